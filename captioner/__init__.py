@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from captioner.caption.captioner import Captioner as Captioner
     from captioner.decoding.options import SearchOptions as SearchOptions
     from captioner.decoding.options import TranslationSearch as TranslationSearch
-    from captioner.models import load as load
-    from captioner.models import load_translator as load_translator
+    from captioner.loading import load as load
+    from captioner.loading import load_translator as load_translator
     from captioner.outcomes import Failed as Failed
     from captioner.translate.translated_captions import translate_captions as translate_captions
     from captioner.translate.translation import Translation as Translation
@@ -37,7 +37,7 @@ _MODULES = {
     "caption.caption": ("Caption",),
     "caption.captioner": ("Captioner",),
     "decoding.options": ("SearchOptions", "TranslationSearch"),
-    "models": ("load", "load_translator"),
+    "loading": ("load", "load_translator"),
     "outcomes": ("Failed",),
     "translate.translated_captions": ("translate_captions",),
     "translate.translation": ("Translation",),

@@ -1,4 +1,4 @@
-"""Finds model folders by name, path or address, saves them, reads config and card."""
+"""Finds model folders by name, path or address; reads their config once, and saves them."""
 
 import hashlib
 import os
@@ -7,12 +7,11 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property, partial
 from importlib import import_module
 from math import prod
 from pathlib import Path, PurePath
-from typing import NamedTuple
-
-from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError
+from typing import Any
 
 from captioner.errors import (
     CONTROLS,
@@ -26,7 +25,6 @@ from captioner.files import (
     LARGEST_CONFIG,
     atomic_path,
     flush_folder,
-    opened_file,
     read_bytes,
     read_json,
     read_text,
@@ -35,7 +33,8 @@ from captioner.files import (
     temporary_path,
     write_json,
 )
-from captioner.schema import Config, Instance, flat, from_mapping
+from captioner.schema import Instance, flat, from_mapping
+from captioner.weight_files import weights_header
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 VOCABULARY = "vocabulary.json"  # A captioner's, or a translator's for both sides.
@@ -54,7 +53,7 @@ FORMATS = {"captioner": "captioner caption model 1", "translator": "captioner tr
 DEMO_PHOTO = Path(__file__).with_name("demo.jpg")
 """Chelsea the cat, by Stefan van der Walt (CC0): a piece of the photo that scikit-image has."""
 
-_PACKAGED = Path(__file__).with_name("models")
+_PACKAGED = Path(__file__).with_name("packaged")
 _SAVED = ".saved"
 _NAME = r"\w[\w.-]*/\w[\w.-]*"
 _ADDRESS = re.compile(rf"hf:/+({_NAME})(?:@((?!.*\.\.)\w[\w./-]*))?", re.ASCII)
@@ -86,7 +85,7 @@ def saving(folder: Path) -> Iterator[Path]:
         _replace_by(saved)
 
 
-def complete_folder(folder: str | Path) -> Path:
+def complete_folder(folder: str | os.PathLike[str]) -> Path:
     """The folder with the files of a model: `folder`, or `.saved` in it if saving was stopped."""
     saved = Path(folder) / _SAVED
     return saved if os.path.isdir(saved) else Path(folder)
@@ -126,21 +125,6 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(read_bytes(path, "model file")).hexdigest()
 
 
-def check_digests(folder: Path, digests: Mapping[str, str], graphs: Iterable[str] = ()) -> None:
-    """Refuse vocabularies, n-grams and these graphs if their digest is not the config's.
-
-    digests: the config's `files`; if empty, as in folders of 0.4.0.dev0, all pass.
-    """
-    if not digests:
-        return
-    listed = [name for name in (*VOCABULARIES, NGRAMS) if name in digests]
-    for name in (*graphs, *listed):
-        if digests.get(name) != _digest(folder / name):
-            problem = f"is damaged, or of another model than {CONFIG} (its digest is another)"
-            error = GraphError if name in GRAPHS else UserError
-            raise error(f"{folder / name} {problem}; copy or export the model again")
-
-
 def packaged_models() -> list[str]:
     """The names of the packaged models."""
     return sorted(path.parent.name for path in _PACKAGED.glob(f"*/{CONFIG}"))
@@ -168,136 +152,133 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     return path / MODEL if is_run else path
 
 
-def kind_of(folder: Path) -> str | None:
-    """Which of `FORMATS` a folder holds a model of; None for another folder."""
-    path = complete_folder(folder) / CONFIG
-    with refuse_os_errors(f"cannot read model config {path}"):
-        try:
-            path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-    mapping = read_json(path, "model config", LARGEST_CONFIG)
-    named = mapping.get("format") if isinstance(mapping, dict) else None
-    return next((kind for kind, format in FORMATS.items() if format == named), None)
+class ModelFolder:
+    """A folder with a model, whose config is read once.
 
-
-def read_model_config(folder: Path, kind: str, config: type[Instance]) -> Instance:
-    """Read the config of a model folder. kind: the expected one of `FORMATS`."""
-    path = folder / CONFIG
-    mapping = read_json(path, "model config", LARGEST_CONFIG)
-    actual_kind = kind_of(folder)
-    if actual_kind is None:
-        raise UserError(f"{path} is not the config of a {kind}: no format {FORMATS[kind]!r}")
-    if actual_kind != kind:
-        raise UserError(f"{folder} is a {actual_kind}, not a {kind}")
-    return from_mapping(config, mapping, str(path))
-
-
-def has_graphs(folder: Path) -> bool:
-    """Whether a model folder holds graphs; `captioner.onnx` checks them."""
-    folder = complete_folder(folder)
-    names = GRAPHS[1:] if kind_of(folder) == "translator" else GRAPHS
-    return all(os.path.isfile(folder / name) for name in names)
-
-
-class StoredTensor(NamedTuple):
-    """A tensor of a weights file: its bytes are those from `begin` to `end`."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    begin: int
-    end: int
-
-
-class _TensorEntry(Config):
-    """A tensor in the header of a weights file; its offsets count from the header's end."""
-
-    dtype: str
-    shape: tuple[NonNegativeInt, ...]
-    data_offsets: tuple[NonNegativeInt, NonNegativeInt]
-
-
-class _WeightsHeader(Config):
-    """The header of a weights file: texts, and the tensors by name."""
-
-    model_config = ConfigDict(extra="allow")
-
-    __pydantic_extra__: dict[str, _TensorEntry]
-    texts: dict[str, str] = Field(default_factory=dict, alias="__metadata__")
-
-
-def weights_header(path: Path) -> tuple[str, dict[str, StoredTensor]]:
-    """Read the header of a safetensors file: the digest of its tensors, if any, and their places.
-
-    The file has the length of the header in 8 bytes, the header as JSON, and the tensors.
+    path: of the folder. files: the folder of its files, `.saved` in it if saving was stopped.
     """
-    with opened_file(path, "model weights") as file:
-        length = int.from_bytes(file.read(8), "little")
-        text = file.read(min(length, LARGEST_CONFIG))
-    try:
-        header = _WeightsHeader.model_validate_json(text)
-    except ValidationError:
-        problem = "cannot be read (they are damaged, or no safetensors); copy the model again"
-        raise UserError(f"model weights {path} {problem}") from None
-    tensors = {}
-    for name, entry in header.__pydantic_extra__.items():
-        begin, end = (8 + length + offset for offset in entry.data_offsets)
-        tensors[name] = StoredTensor(entry.dtype, entry.shape, begin, end)
-    return header.texts.get("sha256", ""), tensors
 
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.files = complete_folder(path)
 
-def weights_digest(folder: Path) -> str:
-    """SHA-256 of a model's weights, as their header names it, or else of the files that hold them.
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The fields of the config; none of a folder without one."""
+        path = self.files / CONFIG
+        with refuse_os_errors(f"cannot read model config {path}"):
+            try:
+                path.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return {}
+        mapping = read_json(path, "model config", LARGEST_CONFIG)
+        return mapping if isinstance(mapping, dict) else {}
 
-    Graphs and torch have the same.
-    """
-    folder = complete_folder(folder)
-    weights = folder / WEIGHTS
-    if os.path.isfile(weights) and (named := weights_header(weights)[0]):
-        return named
-    paths = [folder / name for name in (WEIGHTS, *GRAPHS) if os.path.isfile(folder / name)]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+    @property
+    def kind(self) -> str | None:
+        """Which of `FORMATS` it holds a model of; None of another folder."""
+        written = self.config.get("format")
+        return next((kind for kind, format in FORMATS.items() if format == written), None)
 
+    @property
+    def backend(self) -> str | None:
+        """The backend that its config names, where it is none of `FORMATS`."""
+        name = self.config.get("backend")
+        return name if self.kind is None and isinstance(name, str) else None
 
-def read_card(folder: Path) -> str:
-    """Read the model card; "" if there is none."""
-    path = folder / CARD
-    return read_text(path, "model card", LARGEST_CONFIG) if os.path.isfile(path) else ""
+    @property
+    def has_graphs(self) -> bool:
+        """Whether it holds graphs; `captioner.backends.graphs` checks them."""
+        names = GRAPHS[1:] if self.kind == "translator" else GRAPHS
+        return all(os.path.isfile(self.files / name) for name in names)
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether it holds weights, besides those in graphs."""
+        return os.path.isfile(self.files / WEIGHTS)
 
-def described(folder: Path, facts: Mapping[str, object]) -> str:
-    """A folder's model as text: facts, config with counts of weights, gist of its card."""
-    complete = complete_folder(folder)
-    config = read_json(complete / CONFIG, "model config", LARGEST_CONFIG)
-    files = config.pop("files", {})
-    digests = f"{len(files)}, checked by their digests"
-    if not files:
-        digests = "without digests (0.4.0.dev0): graphs are checked by names, types and shapes"
-    counts: Counter[str] = Counter()
-    if os.path.isfile(complete / WEIGHTS):
-        for name, tensor in weights_header(complete / WEIGHTS)[1].items():
-            counts[name.partition(".")[0]] += prod(tensor.shape)
-    weights = [complete / name for name in (WEIGHTS, *GRAPHS)]
-    size = sum(path.stat().st_size for path in weights if path.is_file())
-    parts = {name: part for name, part in config.items() if isinstance(part, dict)}
-    facts = {"model folder": folder, "weights": f"{size / 1e6:.1f} MB", "files": digests, **facts}
-    facts |= {name.replace("_", " "): config[name] for name in config if name not in parts}
-    width = max(15, 2 + max(map(len, facts)))
-    lines = [f"{name:<{width}}{fact}" for name, fact in facts.items()]
-    for name, part in parts.items():
-        count = f"{counts[name]:,} weights" if counts[name] else ""
-        lines += ["", f"{name:<15}{count}".rstrip()]
-        fields = flat({field: value for field, value in part.items() if value is not None})
-        shown = [field for field in fields if ".offsets." not in field]  # One for each word.
-        lines += [f"  {field}: {fields[field]}" for field in shown]
-    card = CONTROLS.sub("", read_card(complete))
-    text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()  # Fields for hubs.
-    start, section, _ = text.partition("\n## ")
-    if card:
-        lines += ["", start.rstrip()]
-    if section:
-        lines += ["", f"(the whole card: {folder / CARD})"]
-    return "\n".join(lines)
+    def read(self, kind: str, config: type[Instance]) -> Instance:
+        """Validate the config. kind: the expected one of `FORMATS`."""
+        path = self.files / CONFIG
+        if self.kind is None:
+            read_json(path, "model config", LARGEST_CONFIG)  # Refuses a missing file.
+            raise UserError(f"{path} is not the config of a {kind}: no format {FORMATS[kind]!r}")
+        if self.kind != kind:
+            raise UserError(f"{self.files} is a {self.kind}, not a {kind}")
+        return from_mapping(config, self.config, str(path))
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """The digests of its files, from the config; none in folders of 0.4.0.dev0."""
+        digests: Mapping[str, str] = self.config.get("files", {})
+        return digests
+
+    def check(self, graphs: Iterable[str] = ()) -> None:
+        """Refuse vocabularies, n-grams and these graphs if their digest is not the config's."""
+        if not self.digests:
+            return
+        listed = [name for name in (*VOCABULARIES, NGRAMS) if name in self.digests]
+        for name in (*graphs, *listed):
+            if self.digests.get(name) != _digest(self.files / name):
+                problem = f"is damaged, or of another model than {CONFIG} (its digest is another)"
+                error = GraphError if name in GRAPHS else UserError
+                raise error(f"{self.files / name} {problem}; copy or export the model again")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the weights, as their header names it, or else of the files that hold them.
+
+        Graphs and torch have the same.
+        """
+        if self.has_weights and (named := weights_header(self.files / WEIGHTS)[0]):
+            return named
+        names = (WEIGHTS, *GRAPHS) if self.kind else sorted(os.listdir(self.files))
+        digest = hashlib.sha256()
+        for path in (self.files / name for name in names):
+            if path.is_file():
+                with refuse_os_errors(f"cannot read {path}"), path.open("rb") as file:
+                    for block in iter(partial(file.read, 2**20), b""):
+                        digest.update(block)
+        return digest.hexdigest()
+
+    @property
+    def card(self) -> str:
+        """The model card; "" if there is none."""
+        path = self.files / CARD
+        return read_text(path, "model card", LARGEST_CONFIG) if os.path.isfile(path) else ""
+
+    def described(self, given: Mapping[str, object]) -> str:
+        """The model as text: these facts, config with counts of weights, gist of its card."""
+        config = {name: value for name, value in self.config.items() if name != "files"}
+        digests = f"{len(self.digests)}, checked by their digests"
+        if not self.digests:
+            digests = "without digests (0.4.0.dev0): graphs are checked by names, types and shapes"
+        counts: Counter[str] = Counter()
+        if self.has_weights:
+            for name, tensor in weights_header(self.files / WEIGHTS)[1].items():
+                counts[name.partition(".")[0]] += prod(tensor.shape)
+        weights = [self.files / name for name in (WEIGHTS, *GRAPHS)]
+        size = sum(path.stat().st_size for path in weights if path.is_file())
+        parts = {name: part for name, part in config.items() if isinstance(part, dict)}
+        plain = {name.replace("_", " "): config[name] for name in config if name not in parts}
+        own = {"model folder": self.path, "weights": f"{size / 1e6:.1f} MB", "files": digests}
+        facts = {**own, **given, **plain}
+        width = max(15, 2 + max(map(len, facts)))
+        lines = [f"{name:<{width}}{fact}" for name, fact in facts.items()]
+        for name, part in parts.items():
+            count = f"{counts[name]:,} weights" if counts[name] else ""
+            lines += ["", f"{name:<15}{count}".rstrip()]
+            fields = flat({field: value for field, value in part.items() if value is not None})
+            shown = [field for field in fields if ".offsets." not in field]  # One for each word.
+            lines += [f"  {field}: {fields[field]}" for field in shown]
+        card = CONTROLS.sub("", self.card)
+        text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()  # Fields for hubs.
+        start, section, _ = text.partition("\n## ")
+        if card:
+            lines += ["", start.rstrip()]
+        if section:
+            lines += ["", f"(the whole card: {self.path / CARD})"]
+        return "\n".join(lines)
 
 
 def is_address(name: str | os.PathLike[str]) -> bool:
@@ -322,7 +303,7 @@ def _fetch(name: str | os.PathLike[str]) -> Path:
 
         # First, so that a repository of another kind is refused before its weights.
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=CONFIG))
-        if kind_of(folder) is None:
+        if ModelFolder(folder).kind is None:
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
         snapshot_download(repository, revision=folder.name, allow_patterns=list(FILES))
     return folder

@@ -1,151 +1,92 @@
-"""Weights of models in safetensors files, which hold tensors and nothing else."""
+"""Weights in safetensors files, which hold tensors and nothing else; imports no torch."""
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Literal, NamedTuple
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError
+from safetensors import SafetensorError, safe_open
 
 from captioner.errors import UserError
-from captioner.files import atomic_path
+from captioner.files import LARGEST_CONFIG, opened_file
 from captioner.memory_limits import check_memory
-from captioner.model_folders import weights_header
+from captioner.schema import Config
 
-Module = TypeVar("Module", bound=nn.Module)
-
-_DIGEST = "sha256"  # In the header of a file: the digest of its tensors.
+DIGEST = "sha256"  # In the header of a file: the digest of its tensors.
 
 
-def named_tensors(modules: Mapping[str, nn.Module], dtype: torch.dtype) -> dict[str, Tensor]:
-    """The tensors of modules by part, named `part.name`, on the CPU; floats become `dtype`."""
-    tensors = nn.ModuleDict(modules).state_dict()
-    for name, tensor in tensors.items():
-        stored = tensor.to(dtype) if tensor.is_floating_point() else tensor
-        tensors[name] = stored.detach().cpu().contiguous()
-    return tensors
+_TYPES = {"F16": "float16", "F32": "float32", "F64": "float64", "I16": "int16", "I64": "int64"}
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors atomically, with their digest."""
-    with atomic_path(path) as temporary:
-        try:
-            save_file(tensors, temporary, {_DIGEST: _digest(tensors)})
-        except SafetensorError as error:
-            raise UserError(f"cannot write {path}: {error}") from None
+class StoredTensor(NamedTuple):
+    """A tensor of a weights file: its bytes are those from `begin` to `end`."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
 
 
-def load_weights(
-    module: nn.Module, path: Path, others: Sequence[str] = (), digest: str | None = None
-) -> dict[str, Tensor]:
-    """`fill` a module on the device `meta` from a file; returns the tensors named in `others`.
+class _TensorEntry(Config):
+    """A tensor in the header of a weights file; its offsets count from the header's end."""
 
-    digest: of the tensors; by default the file's own.
+    dtype: str
+    shape: tuple[NonNegativeInt, ...]
+    data_offsets: tuple[NonNegativeInt, NonNegativeInt]
+
+
+class _WeightsHeader(Config):
+    """The header of a weights file: texts, and the tensors by name."""
+
+    model_config = ConfigDict(extra="allow")
+
+    __pydantic_extra__: dict[str, _TensorEntry]
+    texts: dict[str, str] | None = Field(None, alias="__metadata__")
+
+
+def weights_header(path: Path) -> tuple[str, dict[str, StoredTensor]]:
+    """Read the header of a safetensors file: the digest of its tensors, if any, and their places.
+
+    The file has the length of the header in 8 bytes, the header as JSON, and the tensors.
     """
-    check_memory(_size(module), f"the model in {path.parent}")
-    tensors = read_tensors(path, digest)
-    rest = {name: tensors.pop(name) for name in others if name in tensors}
-    fill(module, tensors, path)
-    return rest
-
-
-def make_trainable(make: Callable[[], Module], what: str) -> Module:
-    """Make a module, if memory holds its weights, gradients and Adam's two means."""
-    with torch.device("meta"):
-        size = 4 * _size(make())
-    check_memory(size, f"training {what}")
-    return make()
-
-
-def _size(module: nn.Module) -> int:
-    """Bytes in float32."""
-    return 4 * sum(parameter.numel() for parameter in module.parameters())
-
-
-def read_tensors(path: Path, digest: str | None = None) -> dict[str, Tensor]:
-    """Read all tensors; refuses those of another digest and, without one, NaN and infinity.
-
-    digest: by default the file's own.
-    """
-    written, _ = weights_header(path)
-    digest = digest or written
-    check_memory(os.path.getsize(path), f"weights file {path}")
+    with opened_file(path, "model weights") as file:
+        length = int.from_bytes(file.read(8), "little")
+        text = file.read(min(length, LARGEST_CONFIG))
     try:
-        tensors: dict[str, Tensor] = load_file(path)
-    except (SafetensorError, OSError) as error:
+        header = _WeightsHeader.model_validate_json(text)
+    except ValidationError:
+        problem = "cannot be read (they are damaged, or no safetensors); copy the model again"
+        raise UserError(f"model weights {path} {problem}") from None
+    tensors = {}
+    for name, entry in header.__pydantic_extra__.items():
+        begin, end = (8 + length + offset for offset in entry.data_offsets)
+        tensors[name] = StoredTensor(_TYPES.get(entry.dtype, entry.dtype), entry.shape, begin, end)
+    return (header.texts or {}).get(DIGEST, ""), tensors
+
+
+def stored_tensors(path: Path, framework: Literal["np", "pt"]) -> dict[str, Any]:
+    """All tensors of a file, by name: arrays of NumPy, which has no bfloat16, or of torch."""
+    with opened_file(path, "model weights"):  # Refuses what is no file, in a sentence.
+        check_memory(os.path.getsize(path), f"weights file {path}")
+    try:
+        with safe_open(path, framework) as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, TypeError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None
-    if not digest:
-        for name, tensor in tensors.items():
-            if not tensor.sum(dtype=torch.float64).isfinite():  # Faster than `isfinite` of all.
-                raise UserError(f"model weights {path}: tensor {name!r} holds NaN or infinity")
-    elif digest != _digest(tensors):
-        problem = "are damaged (their digest is another); copy the model again"
-        raise UserError(f"model weights {path} {problem}")
-    return tensors
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of names, types, shapes and values."""
+def tensors_digest(tensors: Mapping[str, Any]) -> str:
+    """SHA-256 of names, types, shapes and values, the same of NumPy's arrays and of torch's."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        kind = str(tensor.dtype).removeprefix("torch.")
+        digest.update(f"{name} torch.{kind} {tuple(tensor.shape)} ".encode())
+        flat = tensor.reshape(-1)
+        if kind != str(tensor.dtype):
+            import torch
+
+            flat = flat.view(torch.uint8).numpy()
+        digest.update(flat.view("u1"))
     return digest.hexdigest()
-
-
-def fill(
-    module: nn.Module | Mapping[str, Tensor],
-    tensors: Mapping[str, Tensor],
-    source: str | Path,
-    prefix: str = "",
-) -> None:
-    """Fill a module, or tensors by name, in place from those behind `prefix`.
-
-    Values take the type and memory format of the module. A module on the device `meta` is moved to
-    the CPU, in float32 also if torch's default type is another. source: of the tensors; begins the
-    message about the first one that does not fit, and then nothing is filled.
-    """
-    expected = module.state_dict() if isinstance(module, nn.Module) else module
-    stored = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-    _check_fit(expected, stored, source, prefix)
-    if isinstance(module, nn.Module) and any(tensor.is_meta for tensor in expected.values()):
-        on_cpu = {name: _like(tensor, stored[name]) for name, tensor in expected.items()}
-        module.load_state_dict(on_cpu, assign=True)
-        return
-    with torch.no_grad():
-        for name, tensor in expected.items():
-            tensor.copy_(stored[name])
-
-
-def _check_fit(
-    expected: Mapping[str, Tensor],
-    stored: Mapping[str, Tensor],
-    source: str | Path,
-    prefix: str = "",
-) -> None:
-    """Refuse the first tensor that does not fit."""
-    for name in sorted(expected.keys() | stored.keys()):
-        wanted, tensor, problem = expected.get(name), stored.get(name), ""
-        if tensor is None:
-            problem = "is missing"
-        elif wanted is None:
-            problem = "does not belong to this model"
-        elif tensor.shape != wanted.shape:
-            problem = f"is {tuple(tensor.shape)}, not {tuple(wanted.shape)}"
-        elif tensor.is_floating_point() != wanted.is_floating_point():
-            problem = f"is of type {tensor.dtype}, not {wanted.dtype}"
-        if problem:
-            raise UserError(f"{source}: tensor {prefix + name!r} {problem}")
-
-
-def _like(meta: Tensor, tensor: Tensor) -> Tensor:
-    """A tensor, floats in float32, with the strides of a `meta` tensor; itself if it is so."""
-    dtype = torch.float32 if meta.is_floating_point() else meta.dtype
-    if tensor.dtype == dtype and tensor.stride() == meta.stride():
-        return tensor
-    # `empty_like` of a meta tensor imports sympy, which takes half a second.
-    return torch.empty_strided(meta.shape, meta.stride(), dtype=dtype).copy_(tensor)

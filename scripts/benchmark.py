@@ -39,10 +39,8 @@ from torch import Tensor
 
 import captioner
 from captioner import cpu
-from captioner.caption.config import DecoderConfig
+from captioner.backends.torch_captions import networks_of
 from captioner.caption.folder import load_model
-from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
-from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.program import run_program, script_parser
 from captioner.decoding.loop import BeamSearch, decode
 from captioner.decoding.options import AnySearch
@@ -51,6 +49,9 @@ from captioner.devices import autocast, choose_device
 from captioner.errors import UserError
 from captioner.evaluation.score import evaluate_captions
 from captioner.model_folders import DEMO_PHOTO, model_folder
+from captioner.models.caption_config import DecoderConfig
+from captioner.models.caption_losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.vision.encoder import VGGEncoder
 from captioner.vision.encoder_config import VGGConfig
 from captioner.vision.images import load_image
@@ -221,11 +222,12 @@ def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
 def captioning(machine: Machine, photos: int) -> Result:
     """Files to captions by the packaged model; the reference has its saved form, in float32."""
     model, saved = captioner.load(device=machine.device), load_model(model_folder())
+    networks_of(saved.backend).to(machine.device)
     files = pieces(photos)
 
     def plain() -> list[str]:
         with patch.dict(os.environ, {cpu.SWITCH: "0"}):
-            return [caption.text for caption in saved.to(machine.device).caption(files)]
+            return [caption.text for caption in saved.caption(files)]
 
     times, (expected, found) = machine.seconds(
         plain, lambda: [caption.text for caption in model.caption(files)]

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,21 @@ WORDS, LENGTH, PLACES, SIZE, BEAM = 10_000, 16, 196, 512, 5
 Work = Callable[[], object]
 
 
+def _either(name: str, earlier: str) -> Any:
+    """A module by its name, or by that of commits before the rooms `models` and `backends`."""
+    try:
+        return import_module(f"captioner.{name}")
+    except ModuleNotFoundError:
+        return import_module(f"captioner.{earlier}")
+
+
 def make_search(images: int) -> Work:
     """Beam search of LENGTH steps with the paper's decoder."""
     import torch
 
-    from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-
+    decoders = _either("models.show_attend_tell", "caption.lstm")
     torch.manual_seed(0)
-    decoder = ShowAttendTellDecoder(DecoderConfig(dropout=0.0), WORDS).eval()
+    decoder = decoders.ShowAttendTellDecoder(decoders.DecoderConfig(dropout=0.0), WORDS).eval()
     annotations = torch.rand(images, PLACES, SIZE)  # (B, L, D)
     return lambda: _decode(decoder, lambda: decoder.remember(annotations), 0.0)
 
@@ -44,16 +52,15 @@ def make_training_step(captions: int) -> Work:
     """Loss, gradient and AdamW on stored features of random photos."""
     import torch
 
-    from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
-    from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-
+    decoders = _either("models.show_attend_tell", "caption.lstm")
+    losses = _either("models.caption_losses", "caption.losses")
     torch.manual_seed(0)
-    decoder = ShowAttendTellDecoder(DecoderConfig(dropout=0.0), WORDS)
-    loss = CaptioningLoss(decoder, ObjectiveConfig())
+    decoder = decoders.ShowAttendTellDecoder(decoders.DecoderConfig(dropout=0.0), WORDS)
+    loss = losses.CaptioningLoss(decoder, losses.ObjectiveConfig())
     optimizer = torch.optim.AdamW(decoder.parameters(), 4e-4, fused=True)
     words = torch.randint(3, WORDS, (captions, LENGTH + 1))  # (B, T)
     mask = torch.ones_like(words, dtype=torch.bool)
-    batch = CaptioningBatch(torch.rand(captions, PLACES, SIZE), words, words, mask)
+    batch = losses.CaptioningBatch(torch.rand(captions, PLACES, SIZE), words, words, mask)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -78,13 +85,13 @@ def make_translation(config: str, sentences: int) -> Work:
 
     import captioner
     from captioner.schema import from_mapping
-    from captioner.translate.translator import TranslationModelConfig
 
     path = Path(captioner.__file__).parents[1] / f"configs/multi30k_en_de{config}.yaml"
+    config_of = _either("models.translation_config", "translate.config").TranslationModelConfig
     fields = yaml.safe_load(path.read_text(encoding="utf-8"))
     torch.manual_seed(0)
     size = fields["text"]["size"]
-    model = from_mapping(TranslationModelConfig, fields["model"], config).make(size, size).eval()
+    model = from_mapping(config_of, fields["model"], config).make(size, size).eval()
     source = torch.randint(4, size, (sentences, LENGTH))  # (B, S)
     mask = torch.ones_like(source, dtype=torch.bool)
     return lambda: _decode(model, lambda: model.remember(source, mask), 1.0)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.attention.scores import AdditiveScore
-from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
 
 
 def dense(layer: nn.Linear, vectors: Tensor) -> Tensor:

@@ -22,12 +22,12 @@ from captioner.decoding.options import AnySearch
 from captioner.decoding.rules import Constraints
 from captioner.devices import autocast
 from captioner.errors import UserError
+from captioner.models.translation_model import TranslationLoss, TranslationModel
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.text.token_batches import PairExample, collate_pairs
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.optimizer import make_optimizer
-from captioner.translate.model import TranslationLoss, TranslationModel
 
 CONFIGS = sorted((Path(__file__).resolve().parents[1] / "configs").glob("multi30k_en_de*.yaml"))
 

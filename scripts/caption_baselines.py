@@ -22,13 +22,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from captioner.backends.torch_captions import TorchCaptions, make_decoder
 from captioner.caption.captioner import Captioner
-from captioner.caption.folder import make_decoder
-from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
 from captioner.cli.program import run_program, script_parser
 from captioner.data.example import Example
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
+from captioner.models.caption_losses import CaptioningLoss, ObjectiveConfig
 from captioner.progress import progress_bar
 from captioner.runs.batches import CaptionBatches
 from captioner.runs.caption_scores import scores_of
@@ -92,7 +92,8 @@ def blind_decoder(
     torch.manual_seed(recipe.training.seed)
     decoder = make_decoder(recipe.decoder, len(vocabulary))
     encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.01))  # Never asked.
-    captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
+    networks = TorchCaptions(encoder, decoder, vocabulary, recipe.preprocessing)
+    captioner = Captioner(networks, recipe.search)
     rows, columns = captioner.map_shape
     nothing = torch.zeros(1, rows * columns, ANNOTATION_SIZE)  # (1, L, D)
     best: tuple[str, dict[str, float]] = ("", {})

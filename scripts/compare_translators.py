@@ -19,7 +19,7 @@ from captioner.cli.program import run_program, script_parser
 from captioner.devices import choose_device
 from captioner.evaluation.translations import TranslationScores, score_translator
 from captioner.files import atomic_path
-from captioner.models import load_translator
+from captioner.loading import load_translator
 from captioner.render.overlay import check_suffix
 from captioner.translate.translator import Translator
 
@@ -40,7 +40,7 @@ def compare(
         reports[exponent] = score_translator(translator, source, references, search, BATCH_SIZE)
     best = max(reports, key=lambda exponent: reports[exponent].scores["BLEU"])
     bleu, penalty, chrf, _ = reports[best].scores.values()
-    parameters = sum(weight.numel() for weight in translator.model.parameters())
+    parameters = sum(weight.numel() for weight in translator.backend.model.parameters())
     cells = (
         *(name, f"{parameters / 1e6:.2f}", f"{bleu:.1f}", f"{chrf:.1f}", f"{penalty:.3f}"),
         f"{best:g}",

@@ -16,10 +16,10 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from captioner.caption.config import KINDS, CaptionDecoderConfig
 from captioner.cli.main import build_parser
 from captioner.cli.program import run_program
 from captioner.files import write_text
+from captioner.models.caption_config import KINDS, CaptionDecoderConfig
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import Config, choices, plain_type, section_of

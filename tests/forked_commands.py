@@ -105,7 +105,7 @@ def _serve() -> None:
     import captioner.cli.main
     import captioner.cli.outputs
     import captioner.cli.train
-    import captioner.models
+    import captioner.loading
     import captioner.runs.read_recipe
     import captioner.runs.run
     import captioner.translate.translator

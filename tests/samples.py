@@ -17,14 +17,16 @@ from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 from translate.translation_samples import CONFIGS
 
+from captioner.backends.torch_captions import TorchCaptions
+from captioner.backends.torch_translations import TorchTranslations
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
-from captioner.caption.config import DecoderConfig
-from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.descriptions import merged_xmp
 from captioner.data.xmp import Description, XmpPacket
 from captioner.decoding.options import SearchOptions, TranslationSearch
+from captioner.models.caption_config import DecoderConfig
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
 from captioner.translate.translator import Translator
 from captioner.vision.encoder import VGGEncoder
@@ -77,14 +79,14 @@ def make_captioner(
     decoder = ShowAttendTellDecoder(sizes, len(vocabulary))
     for parameter in decoder.parameters():  # Far enough from zero for photos to matter.
         torch.nn.init.normal_(parameter, std=0.5)
-    return Captioner(
+    networks = TorchCaptions(
         VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)),
         decoder,
         vocabulary,
         Preprocessing(size=64, resize="crop", resize_shorter=72),
-        SearchOptions(beam=3, maximum_length=6, minimum_length=2),
-        card="# A model of random weights",
     )
+    search = SearchOptions(beam=3, maximum_length=6, minimum_length=2)
+    return Captioner(networks, search, card="# A model of random weights")
 
 
 def confidence_weights(*values: float) -> ConfidenceWeights:
@@ -261,4 +263,4 @@ def make_translator(sentences: Iterable[str], name: str = "dot") -> Translator:
     torch.manual_seed(0)
     model = CONFIGS[name].make(len(words), len(words))
     search = TranslationSearch(beam=3, maximum_length=5)
-    return Translator(CONFIGS[name], model, words, words, 6, search)
+    return Translator(TorchTranslations(CONFIGS[name], model, words, words), 6, search)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import captioner
 from captioner.caption.folder import load_model
 from captioner.errors import UserError
+from captioner.loading import LANGUAGES, load_translation
 from captioner.model_folders import DEMO_PHOTO, model_folder
-from captioner.models import LANGUAGES, load_translation
 
 
 def test_the_package_lists_what_is_for_users() -> None:
@@ -28,11 +28,13 @@ def test_the_package_lists_what_is_for_users() -> None:
 
 def test_a_translator_is_found_by_name_or_folder(tiny_model: Path) -> None:
     packaged = captioner.load_translator()
-    folder = Path(captioner.__file__).parent / "models" / "english_german"
+    folder = Path(captioner.__file__).parent / "packaged" / "english_german"
     found = captioner.load_translator(folder, torch.device("cpu"))
-    assert repr(found) == "OnnxTranslator(6,000 source and 6,000 target tokens)"
+    tokens = "6,000 source and 6,000 target tokens"
+    assert repr(found) == f"Translator(Transformer on cpu, {tokens}, by graphs)"
     again = captioner.load_translator(folder, engine="torch")
-    assert repr(again).startswith("Translator(Transformer, ")
+    assert repr(again) == f"Translator(Transformer on cpu, {tokens}, by torch)"
+    assert type(found) is type(again) is captioner.Translator
     assert found.target.to_json() == packaged.target.to_json()
     with pytest.raises(UserError, match="tpu7"):
         captioner.load(tiny_model, "tpu7")

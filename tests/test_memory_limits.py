@@ -10,7 +10,7 @@ from torch import nn
 from captioner import memory_limits
 from captioner.errors import UserError
 from captioner.memory_limits import check_memory, is_memory_error, memory_sentence
-from captioner.weight_files import make_trainable
+from captioner.module_weights import make_trainable
 
 
 def test_sizes_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,12 +23,12 @@ from training.training_samples import trainer_of
 from translate.translation_samples import CONFIGS, SIZE
 
 import captioner
-from captioner.caption.config import decoder_config
-from captioner.caption.folder import make_decoder
-from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, PhotoBatch
+from captioner.backends.torch_captions import make_decoder
+from captioner.models.caption_config import decoder_config
+from captioner.models.caption_losses import CaptioningLoss, ObjectiveConfig, PhotoBatch
+from captioner.models.translation_model import TranslationLoss, TranslationObjective
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.training.config import TrainingConfig
-from captioner.translate.model import TranslationLoss, TranslationObjective
 from captioner.vision.encoder import VGGEncoder
 from captioner.vision.encoder_config import VGGConfig
 
@@ -137,7 +137,9 @@ def test_models_work_on_the_gpu_until_the_first_read_of_a_search(
     captions = captioner.load("default", engine="torch")
     translations = captioner.load_translator("english_german", engine="torch")
     with fake_gpu():
+        captions.backend.to(DEVICE)
+        translations.backend.model.to(DEVICE)
         with pytest.raises(AssertionError, match="a value is read"):
-            captions.to(DEVICE).caption([photo, photo])
+            captions.caption([photo, photo])
         with pytest.raises(AssertionError, match="a value is read"):
-            translations.to(DEVICE).translate(["A dog runs.", "A man."])
+            translations.translate(["A dog runs.", "A man."])

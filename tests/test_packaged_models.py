@@ -14,8 +14,8 @@ import captioner
 from captioner.data.readers import read_splits
 from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.translations import evaluate_translations
+from captioner.loading import LANGUAGES
 from captioner.model_folders import DEMO_PHOTO, model_folder, packaged_models
-from captioner.models import LANGUAGES
 from captioner.runs.caption_scores import scores_of
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

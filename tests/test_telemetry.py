@@ -55,4 +55,4 @@ def test_only_the_package_imports_onnxruntime() -> None:
     folders = ("captioner", "scripts", "notebooks")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.[pi][yp]*")]
     found = [path for path in files if code.search(path.read_text("utf-8", errors="replace"))]
-    assert found == [ROOT / "captioner/onnx/graphs.py"]
+    assert found == [ROOT / "captioner/backends/graphs.py"]

@@ -14,7 +14,7 @@ DEMO = Path(captioner.__file__).parent / "demo.jpg"
 
 WITHOUT = """
 import sys
-for name in ("torch", "torchvision", "safetensors", "yaml", "pycocotools", "onnx", "onnxscript"):
+for name in ("torch", "torchvision", "yaml", "pycocotools", "onnx", "onnxscript"):
     sys.modules[name] = None
 """
 MAIN = """

@@ -1,4 +1,1 @@
-"""Caption decoders and objectives; the `Captioner`, its confidence and model folder.
-
-Training loops are in `training`, and what reads data sets is in `data` and `runs`.
-"""
+"""The `Captioner` a user holds, whatever computes it: captions, ranking, confidence, folders."""

@@ -19,8 +19,8 @@ from captioner.cli.program import on_a_line, report
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.files import UNMARKED_WIDE, as_utf8, decode_text
+from captioner.loading import LANGUAGES
 from captioner.model_folders import DEMO_PHOTO, pinned
-from captioner.models import LANGUAGES
 from captioner.outcomes import Failed
 from captioner.text.languages import ENGLISH, is_english, language_tag
 
@@ -124,8 +124,8 @@ def _captions(
     arguments: argparse.Namespace, options: OutputOptions, photos: Mapping[str, ImageSource]
 ) -> Iterator[Caption | Failed]:
     """Load the models, unless there are no photos, and caption."""
-    from captioner.caption.photos import caption_photos
-    from captioner.models import load, load_translation
+    from captioner.caption.captioner import caption_photos
+    from captioner.loading import load, load_translation
 
     if not photos:
         return iter(())

@@ -9,11 +9,9 @@ from captioner.errors import UserError, counted
 from captioner.files import check_writable
 from captioner.model_folders import (
     MODEL,
-    complete_folder,
+    ModelFolder,
     copy_model,
-    described,
     is_address,
-    kind_of,
     model_folder,
     packaged_models,
     pinned,
@@ -92,12 +90,13 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     check_writable("MODEL", folder)
     shared.check_outputs(arguments, "--json")
 
-    from captioner.caption.folder import load_model, save_confidence
+    from captioner.caption.folder import save_confidence
     from captioner.data.example import Problems
     from captioner.data.readers import read_splits
     from captioner.devices import fast_device
     from captioner.evaluation.calibration import calibrate
     from captioner.evaluation.score import read_results
+    from captioner.loading import load
     from captioner.runs.caption_scores import RESULTS
 
     problems = Problems(arguments.on_problem)
@@ -114,7 +113,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             photos = f"{counted(chosen, 'photo')} of {' and '.join(arguments.split)}"
             advice = "its confidence may be too high; give photos that training did not use"
             report(f"{photos} chose the epoch of this model: {advice}")
-    model = load_model(folder, fast_device(arguments.device)).for_inference()
+    device = fast_device(arguments.device)
+    model = load(folder, device, engine="torch")
     by_split = dict(zip(arguments.split, validation, strict=True))
     scores = calibrate(model, training, by_split, arguments.unsure_below, arguments.batch_size)
     assert model.confidence is not None  # Just fitted.
@@ -128,21 +128,20 @@ def run_export(arguments: argparse.Namespace) -> None:
     """Export, print the size."""
     shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
-    from captioner.onnx.page import has_graphs_for_browsers, write_page
+    from captioner.serve.page_without_server import has_graphs_for_browsers, write_page
 
     folder = Path(arguments.folder)
-    model = model_folder(arguments.model)
+    model = ModelFolder(model_folder(arguments.model))
     stored = f"weights in {arguments.precision}"
     is_plain_page = arguments.page and arguments.precision == "float32"
     if is_plain_page and has_graphs_for_browsers(model):
         with saving(folder) as files:
-            copy_model(complete_folder(model), files)
+            copy_model(model.files, files)
         stored = "weights as in MODEL"
     else:
-        from captioner.caption.folder import load_model
-        from captioner.onnx.export import export_captioner
+        from captioner.caption.folder import export_model, load_model
 
-        export_captioner(load_model(model).for_inference(), folder, arguments.precision)
+        export_model(load_model(model.path), folder, arguments.precision)
     if arguments.page:
         write_page(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
@@ -152,15 +151,18 @@ def run_export(arguments: argparse.Namespace) -> None:
 def run_info(arguments: argparse.Namespace) -> None:
     """Print the description."""
     name = pinned(arguments.model)
-    description = _description(model_folder(name))
+    description = _description(ModelFolder(model_folder(name)))
     print(f"revision       {name}\n{description}" if is_address(name) else description)
 
 
-def _description(folder: Path) -> str:
-    from captioner.models import load, load_translator
+def _description(folder: ModelFolder) -> str:
+    from captioner.backends.engines import ENGINES, other_backends
+    from captioner.loading import load, load_translator
 
-    if kind_of(folder) == "translator":
-        translator = load_translator(folder)
+    if folder.kind == "translator":
+        translator = load_translator(folder.path)
         sizes = {"source": translator.source, "target": translator.target}
-        return described(folder, {name: f"{len(part):,} tokens" for name, part in sizes.items()})
-    return described(folder, {"vocabulary": f"{len(load(folder).vocabulary):,} words"})
+        return folder.described({name: f"{len(part):,} tokens" for name, part in sizes.items()})
+    words = load(folder.path).backend.vocabulary_size
+    backends = ", ".join([*ENGINES["captioner"], *other_backends()])
+    return folder.described({"vocabulary": f"{words:,} words", "backends": backends})

@@ -17,12 +17,12 @@ from typing_extensions import Required, TypedDict
 import captioner
 from captioner import files
 from captioner.caption.caption import sentence
-from captioner.caption.config import read_config
+from captioner.caption.config import captioner_config
 from captioner.cli.output_options import PLACES, OutputOptions
 from captioner.cli.program import report
 from captioner.errors import UserError, counted
-from captioner.model_folders import model_folder, weights_digest
-from captioner.models import LANGUAGES
+from captioner.loading import LANGUAGES
+from captioner.model_folders import ModelFolder, model_folder
 from captioner.schema import Text, plain_type, to_mapping
 from captioner.tables import csv_text
 from captioner.text.languages import ENGLISH
@@ -100,12 +100,12 @@ def origin_of(options: OutputOptions) -> Record:
     """What a run's captions come from, as records have it: digests of weights, search, version."""
     origin: Record = {"model": options.model, "version": captioner.__version__}
     with suppress(UserError):  # From Python, a model may have any name.
-        folder = model_folder(options.model)
-        origin["digest"] = weights_digest(folder)
-        origin["search"] = to_mapping(read_config(folder).search.override(**options.search))
+        folder = ModelFolder(model_folder(options.model))
+        origin["digest"] = folder.digest
+        origin["search"] = to_mapping(captioner_config(folder).search.override(**options.search))
         if language := options.language:
             translator = options.translator or LANGUAGES.get(language.partition("-")[0], "")
-            origin["translator"] = weights_digest(model_folder(translator))
+            origin["translator"] = ModelFolder(model_folder(translator)).digest
     return origin
 
 

@@ -10,7 +10,7 @@ from pydantic import HttpUrl
 from captioner.cli import shared_options as shared
 from captioner.errors import UserError, refuse_missing
 from captioner.files import read_text
-from captioner.models import LANGUAGES
+from captioner.loading import LANGUAGES
 from captioner.serve import UNDETERMINED, Limits
 from captioner.text.languages import language_tag
 

@@ -9,12 +9,12 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, NoReturn, TypeVar
 
+from captioner.backends.engines import may_have_gpu
 from captioner.cli.program import on_a_line, report
 from captioner.data.example import Problems
 from captioner.decoding.options import AnySearch
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import check_writable, real_path, write_json, write_text
-from captioner.models import may_have_gpu
 from captioner.tables import csv_text
 
 Search = TypeVar("Search", bound=AnySearch)

@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def write_graphs(folder: Path) -> None:
     """Write graphs beside a trained model, with which it needs no torch, if it can."""
-    from captioner.onnx.export import add_graphs
+    from captioner.backends.export import add_graphs
 
     print(f"writing graphs beside {folder}, with which it needs no torch", flush=True)
     try:

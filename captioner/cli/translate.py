@@ -20,7 +20,7 @@ from captioner.data.parallel import text_bytes
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, counted
 from captioner.files import as_utf8, write_json, write_text
-from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
+from captioner.loading import DEFAULT_TRANSLATOR, LANGUAGES
 
 if TYPE_CHECKING:
     from captioner.translate.translation import Translation
@@ -113,7 +113,7 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
-    from captioner.models import load_translator
+    from captioner.loading import load_translator
 
     file = _open(arguments.file)
     alignments = None
@@ -223,7 +223,7 @@ def run_score(arguments: argparse.Namespace) -> int:
     shared.check_outputs(arguments, "--json")
 
     from captioner.evaluation.translations import score_hypotheses, score_translator
-    from captioner.models import load_translator
+    from captioner.loading import load_translator
 
     problems = Problems(arguments.on_problem)
     source = arguments.source

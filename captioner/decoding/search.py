@@ -1,7 +1,7 @@
 """The decoder loop over any stepper, and the ranking of finished hypotheses.
 
 Imports no torch. A step, with all rules of the search, runs as torch code on any device
-(`captioner.decoding.loop`) or as an ONNX graph exported from it (`captioner.onnx`).
+(`captioner.decoding.loop`) or as an ONNX graph exported from it (`captioner.backends`).
 """
 
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from captioner.caption.photos import caption_photos
+from captioner.caption.captioner import caption_photos
 from captioner.data.example import Example, ImageId, OnProblem, Problems
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.readers import format_of, read_splits

@@ -12,8 +12,8 @@ from captioner.data.parallel import read_rows
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, refuse_missing
 from captioner.tables import Row, figures_table, text_table
-from captioner.translate.sentences import SentenceTranslator
 from captioner.translate.translation import Translation
+from captioner.translate.translator import Translator
 
 File = str | Path
 WIDTH = 5  # Lengths in a bucket; the first one holds 0 too.
@@ -117,7 +117,7 @@ def score_hypotheses(
 
 
 def score_translator(
-    translator: SentenceTranslator,
+    translator: Translator,
     source: File,
     references: File,
     search: TranslationSearch | None = None,

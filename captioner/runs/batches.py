@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from captioner.caption.losses import CaptioningBatch, PhotoBatch
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import SentencePair
 from captioner.evaluation.maps import target_cells
+from captioner.models.caption_losses import CaptioningBatch, PhotoBatch
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.photos import Loader, Rows
 from captioner.text import TextVocabulary
@@ -243,7 +243,7 @@ def encode_pairs(
     examples: list[PairExample] = []
     cut: list[int] = []
     for pair in pairs:
-        sources = source.split(straighten(pair.source))  # As `SentenceTranslator` reads them.
+        sources = source.split(straighten(pair.source))  # As `Translator` reads them.
         targets = target.split(pair.target)
         indices = source.indices(sources[:maximum_length])
         examples.append(PairExample(indices, target.indices(targets[:maximum_length])))

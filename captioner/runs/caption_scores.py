@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from captioner.caption.losses import SelfCriticalConfig
 from captioner.data.example import Example
 from captioner.data.parallel import read_lines
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.wording import content_stems
+from captioner.models.caption_losses import SelfCriticalConfig
 from captioner.runs.captioning_recipe import SCORES
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize

@@ -4,24 +4,26 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from captioner.backends.torch_captions import TorchCaptions, make_decoder
 from captioner.caption.captioner import Captioner
-from captioner.caption.config import read_config
-from captioner.caption.folder import make_decoder, save_model
-from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
-from captioner.caption.lstm import ShowAttendTellDecoder
-from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
+from captioner.caption.config import captioner_config
+from captioner.caption.folder import save_model
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
 from captioner.files import read_text, write_json, write_text
-from captioner.model_folders import MODEL, SCORES_FILE
+from captioner.model_folders import MODEL, SCORES_FILE, ModelFolder
+from captioner.models.caption_losses import CaptioningLoss, ObjectiveConfig
+from captioner.models.reinforce import HardAttentionLoss, SelfCriticalLoss
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
+from captioner.module_weights import make_trainable
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, chunks
 from captioner.runs.caption_scores import (
@@ -36,7 +38,6 @@ from captioner.runs.start_model import WORDS, Start
 from captioner.training.distributed import Engine
 from captioner.training.loop import Validated
 from captioner.vision.encoder_families import RANDOM
-from captioner.weight_files import make_trainable
 
 DATA_DIGEST = "data.sha256"  # In a run's folder.
 
@@ -51,11 +52,16 @@ class CaptionTask:
     recipe: CaptioningRecipe
     train: list[Example]
     validation: list[Example]
-    captioner: Captioner
+    networks: TorchCaptions
     loss: CaptioningLoss
     data: list[str]
     kind: str = field(default="captioner", init=False)
     pipeline_tag: str = field(default="image-to-text", init=False)
+
+    @cached_property
+    def captioner(self) -> Captioner:
+        """The captioner of the networks."""
+        return Captioner(self.networks, self.recipe.search)
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Compute annotation vectors and make the batches.
@@ -63,7 +69,7 @@ class CaptionTask:
         Drops photos that could not be read; with photos in the step such a photo ends the run.
         """
         recipe = self.recipe
-        captioner = self.captioner.to(engine.device)
+        networks = self.networks.to(engine.device)
         instances = None
         if recipe.data.instances is not None:
             with engine.fail_together():
@@ -71,7 +77,7 @@ class CaptionTask:
                 instances.known_categories(read_synonyms())  # Refuses one without synonyms.
         self.loss.to(engine.device)
         if engine.is_main:
-            captioner.vocabulary.save(folder / WORDS)
+            networks.vocabulary.save(folder / WORDS)
             self._compare_data(folder / DATA_DIGEST, resumed)
         workers = loading_workers(engine.device, engine.local_world_size)
         train_rows: StoredRows | PixelRows
@@ -80,7 +86,7 @@ class CaptionTask:
             self.rows: StoredRows | PixelRows = self._pixel_rows(self.validation, workers)
         else:
             splits = {"train": self.train, "validation": self.validation}
-            stores = feature_stores(recipe, captioner.encoder, splits, engine, folder)
+            stores = feature_stores(recipe, networks.encoder, splits, engine, folder)
             workers = min(2, workers)  # Stored rows need no more.
             dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
             train_rows = StoredRows(stores["train"], dtype, workers)
@@ -99,11 +105,11 @@ class CaptionTask:
         self.batches = CaptionBatches(
             examples=self.train,
             photos=photos,
-            vocabulary=captioner.vocabulary,
+            vocabulary=networks.vocabulary,
             rows=train_rows,
             recipe=recipe,
             instances=instances,
-            map_shape=captioner.map_shape,
+            map_shape=networks.map_shape,
         )
 
     def _compare_data(self, path: Path, resumed: bool) -> None:
@@ -121,7 +127,7 @@ class CaptionTask:
         return PixelRows(
             examples=examples,
             preprocessing=recipe.preprocessing,
-            encoder=self.captioner.encoder,
+            encoder=self.networks.encoder,
             augmentation=recipe.augmentation,
             precision="float32" if recipe.encoder.train else recipe.features.precision,
             workers=workers,
@@ -129,7 +135,7 @@ class CaptionTask:
 
     def _fit_standardisation(self, rows: StoredRows | PixelRows, photos: list[int]) -> None:
         """Measure the mean and deviation of the annotation vectors on some of the photos."""
-        standardisation = self.captioner.decoder.standardisation
+        standardisation = self.networks.decoder.standardisation
         if standardisation is not None:
             count = min(len(photos), STANDARDISED_BY)
             few = [photos[place * len(photos) // count] for place in range(count)]
@@ -166,7 +172,8 @@ class CaptionTask:
 
     def remarks(self, folder: Path) -> list[str]:
         """A sentence on what the best model lacks."""
-        if self.recipe.data.format == "shapes" or read_config(folder / MODEL).confidence:
+        confidence = captioner_config(ModelFolder(folder / MODEL)).confidence
+        if self.recipe.data.format == "shapes" or confidence:
             return []
         return ["it has no confidence yet; captioner calibrate fits one"]
 
@@ -185,20 +192,15 @@ def make_caption_task(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> 
         sentences.append(f"encoder: {recipe.encoder.name}, weights of digest {digest}")
     print("\n".join(sentences))
     make = partial(make_decoder, recipe.decoder, len(vocabulary))
-    captioner = Captioner(
-        encoder=encoder,
-        decoder=make_trainable(make, "this decoder"),
-        vocabulary=vocabulary,
-        preprocessing=recipe.preprocessing,
-        search=recipe.search,
-    )
-    start.fill(captioner, photos.captions, with_encoder=recipe.encoder.train)
-    loss = make_loss(captioner, recipe.encoder, recipe.objective, photos.train, recipe.data.texts)
-    return CaptionTask(recipe, photos.train, photos.validation, captioner, loss, sentences)
+    decoder = make_trainable(make, "this decoder")
+    networks = TorchCaptions(encoder, decoder, vocabulary, recipe.preprocessing)
+    start.fill(networks, photos.captions, with_encoder=recipe.encoder.train)
+    loss = make_loss(networks, recipe.encoder, recipe.objective, photos.train, recipe.data.texts)
+    return CaptionTask(recipe, photos.train, photos.validation, networks, loss, sentences)
 
 
 def make_loss(
-    captioner: Captioner,
+    networks: TorchCaptions,
     encoder: EncoderRecipe,
     objective: ObjectiveConfig,
     train: list[Example],
@@ -208,10 +210,10 @@ def make_loss(
 
     train, texts: photos and a file, whose captions a reward compares with.
     """
-    decoder = captioner.decoder
+    decoder = networks.decoder
     trained = None
     if encoder.train:
-        trained = captioner.encoder
+        trained = networks.encoder
         # Batch normalisation that was trained stays as it is.
         trained.freeze(encoder.train_from - 1, encoder.weights != RANDOM)
     if isinstance(decoder, ShowAttendTellDecoder) and decoder.config.selection == "hard":
@@ -220,7 +222,7 @@ def make_loss(
         return CaptioningLoss(decoder, objective, trained)
     reward = CaptionReward(
         references=[example.words for example in train],
-        vocabulary=captioner.vocabulary,
+        vocabulary=networks.vocabulary,
         config=objective.self_critical,
         texts=texts,
     )

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 from typing_extensions import Self
 
-from captioner.caption.config import CaptionDecoderConfig, DecoderConfig, decoder_config
-from captioner.caption.losses import ObjectiveConfig
 from captioner.data.shapes import ShapesConfig
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
+from captioner.models.caption_config import CaptionDecoderConfig, DecoderConfig, decoder_config
+from captioner.models.caption_losses import ObjectiveConfig
 from captioner.schema import COUNT, Config, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.training.config import TrainingConfig
 from captioner.vision.encoder_config import EncoderConfig, encoder_config, family_of

@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
-from captioner.caption.config import read_config
+from captioner.caption.config import ModelConfig
 from captioner.data.readers import format_of
 from captioner.data.table import KNOWN
 from captioner.errors import UserError
 from captioner.files import read_text
-from captioner.model_folders import kind_of, model_folder
+from captioner.model_folders import ModelFolder, model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TASK, TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
@@ -86,11 +86,11 @@ def with_model_sections(mapping: dict[str, Any]) -> dict[str, Any]:
     of_start = [*of_encoder, "decoder", "search"]
     for source, sections in ((weights, of_encoder), (mapping.get("start_from"), of_start)):
         with contextlib.suppress(UserError):  # Its reader reports what is missing.
-            folder = model_folder(source) if isinstance(source, str) else None
-            if folder is None or kind_of(folder) != "captioner":
+            folder = ModelFolder(model_folder(source)) if isinstance(source, str) else None
+            if folder is None or folder.kind != "captioner":
                 continue
-            model = to_mapping(read_config(folder))
-            model["encoder"]["weights"] = str(folder)
+            model = to_mapping(folder.read("captioner", ModelConfig))
+            model["encoder"]["weights"] = str(folder.path)
             for name in sections:
                 section = mapping.get(name, {})
                 field = {"encoder": "name", "decoder": "kind"}.get(name)

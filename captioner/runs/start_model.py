@@ -10,15 +10,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from captioner.caption.captioner import Captioner
-from captioner.caption.folder import load_model
+from captioner.backends.torch_captions import TorchCaptions, load_networks
 from captioner.decoding.constraints import ngrams_of_keys
 from captioner.decoding.rules import ORDER, ngram_keys
 from captioner.errors import UserError
-from captioner.model_folders import MODEL, model_folder
+from captioner.model_folders import MODEL, ModelFolder, model_folder
+from captioner.module_weights import fill
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
-from captioner.weight_files import fill
 
 LEAST_KNOWN = 1 / 3
 """Captions are in another language if a model knows a smaller share of their words. The
@@ -41,11 +40,11 @@ class Start:
     run: Path | None = None
 
     @cached_property
-    def model(self) -> Captioner | None:
+    def model(self) -> TorchCaptions | None:
         """The model of `name`; None on resuming, since the run has its words and weights."""
         if self.name is None or self.run is not None:
             return None
-        return load_model(model_folder(self.name))
+        return load_networks(ModelFolder(model_folder(self.name)))
 
     def vocabulary(self, captions: Sequence[Sequence[str]], minimum_count: int) -> Vocabulary:
         """The words to train on."""
@@ -73,15 +72,15 @@ class Start:
         return sentence
 
     def fill(
-        self, captioner: Captioner, captions: Sequence[Sequence[str]], with_encoder: bool
+        self, networks: TorchCaptions, captions: Sequence[Sequence[str]], with_encoder: bool
     ) -> None:
-        """Set a captioner's first weights and n-grams."""
+        """Set the first weights and n-grams."""
         if self.model is not None:
-            copy_weights(self.model, captioner, with_encoder)
-            captioner.ngrams = known_ngrams(self.model, captioner.vocabulary, captions)
+            copy_weights(self.model, networks, with_encoder)
+            networks.ngrams = known_ngrams(self.model, networks.vocabulary, captions)
         elif self.name is not None and self.run is not None:
             # The model of `name` was scored, and kept, before training.
-            captioner.ngrams = load_model(self.run / MODEL).ngrams
+            networks.ngrams = load_networks(ModelFolder(self.run / MODEL)).ngrams
 
 
 def first_words(
@@ -95,7 +94,7 @@ def first_words(
 
 
 def known_ngrams(
-    start: Captioner, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
+    start: TorchCaptions, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
 ) -> Tensor | None:
     """N-grams of the start model and of training captions: keys (N,), sorted, or None.
 
@@ -127,28 +126,28 @@ def known_ngrams(
     return keys
 
 
-def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> None:
-    """Fill a captioner's decoder and, if wanted, its encoder from those of `start`.
+def copy_weights(start: TorchCaptions, networks: TorchCaptions, with_encoder: bool) -> None:
+    """Fill the decoder and, if wanted, its encoder from those of `start`.
 
     Words that the vocabulary of `start` lacks begin as copies of `<unk>`, which they were, and
     share its probability with it. An encoder that is not filled must be that of `start`.
     """
     decoder = dict(start.decoder.state_dict())
     row_of = {word: row for row, word in enumerate(start.vocabulary.words)}
-    words = captioner.vocabulary.words
+    words = networks.vocabulary.words
     rows = torch.tensor([row_of.get(word, Vocabulary.unknown) for word in words])  # (V,)
     for name in start.decoder.word_tensors:
         decoder[name] = decoder[name][rows]
     is_new = rows == Vocabulary.unknown  # (V,), with `<unk>` itself
     decoder["output.bias"][is_new] -= is_new.sum().log()
-    fill(captioner.decoder, decoder, "start_from does not fit this decoder")
+    fill(networks.decoder, decoder, "start_from does not fit this decoder")
     if with_encoder:
-        fill(captioner.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
+        fill(networks.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
         return
     other = "start_from was trained on another encoder than this recipe's"
-    ours = {name: tensor.clone() for name, tensor in captioner.encoder.state_dict().items()}
+    ours = {name: tensor.clone() for name, tensor in networks.encoder.state_dict().items()}
     fill(ours, start.encoder.state_dict(), other)
-    for name, tensor in captioner.encoder.state_dict().items():
+    for name, tensor in networks.encoder.state_dict().items():
         # Equal up to a saved model's rounding to float16.
         if not torch.allclose(ours[name].double(), tensor.double(), rtol=1e-3, atol=1e-6):
             raise UserError(f"{other}: tensor {name!r} differs")

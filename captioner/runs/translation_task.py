@@ -10,27 +10,29 @@ import torch
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from captioner.backends.torch_translations import TorchTranslations, load_translation_model
 from captioner.data.example import Problems
 from captioner.data.parallel import LARGEST, SentencePair, number_pairs, read_parallel
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, counted
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
 from captioner.files import write_json, write_text
-from captioner.model_folders import MODEL, SCORES_FILE, model_folder
+from captioner.model_folders import MODEL, SCORES_FILE, ModelFolder, model_folder
+from captioner.models.translation_config import TranslationModelConfig
+from captioner.models.translation_model import TranslationLoss, TranslationObjective
+from captioner.module_weights import fill, make_trainable
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches, encode_pairs
 from captioner.schema import COUNT, Config, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
 from captioner.text.token_batches import PairExample
+from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.loop import Validated
-from captioner.translate.config import TranslationModelConfig
-from captioner.translate.model import TranslationLoss, TranslationObjective
-from captioner.translate.sentences import load_vocabularies, save_vocabularies
-from captioner.translate.translator import Translator, load_translator, save_translator
-from captioner.weight_files import fill, make_trainable
+from captioner.translate.folder import save_translator
+from captioner.translate.translator import Translator
 
 TASK = "translate"
 
@@ -151,7 +153,7 @@ class TranslationTask:
     recipe: TranslationRecipe
     examples: list[PairExample]
     validation: list[SentencePair]
-    translator: Translator
+    networks: TorchTranslations
     data: list[str]
     kind: str = field(default="translator", init=False)
     pipeline_tag: str = field(default="translation", init=False)
@@ -160,13 +162,24 @@ class TranslationTask:
     @cached_property
     def loss(self) -> TranslationLoss:
         """The module to train."""
-        return TranslationLoss(self.translator.model, self.recipe.objective)
+        return TranslationLoss(self.networks.model, self.recipe.objective)
+
+    @cached_property
+    def translator(self) -> Translator:
+        """The translator of the networks."""
+        recipe = self.recipe
+        return Translator(
+            self.networks,
+            maximum_source_length=recipe.data.maximum_length,
+            search=recipe.search,
+            capitals=recipe.text.capitals,
+        )
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Save the vocabularies and make the batches."""
         self.loss.to(engine.device)
         if engine.is_main and not resumed:
-            save_vocabularies(folder, self.translator.source, self.translator.target)
+            save_vocabularies(folder, self.networks.source, self.networks.target)
         # Similar lengths are together, which needs less padding.
         lengths = [len(pair.source) for pair in self.validation]
         self.order = sorted(range(len(lengths)), key=lengths.__getitem__)
@@ -211,7 +224,7 @@ def make_translation_task(
     (training, training_problems), (validation, validation_problems) = read_texts(recipe.data)
     start = None
     if recipe.start_from is not None and not resumed:
-        start = load_translator(model_folder(recipe.start_from))
+        start = load_translation_model(ModelFolder(model_folder(recipe.start_from)))
     if resumed:
         source, target = load_vocabularies(folder, recipe.text.joint)
     else:
@@ -223,15 +236,7 @@ def make_translation_task(
         refusal = f"start_from {recipe.start_from} does not fit this model"
         fill(model, start.model.state_dict(), refusal)
     length = recipe.data.maximum_length
-    translator = Translator(
-        config=recipe.model,
-        model=model,
-        source=source,
-        target=target,
-        maximum_source_length=length,
-        search=recipe.search,
-        capitals=recipe.text.capitals,
-    )
+    networks = TorchTranslations(recipe.model, model, source, target)
     examples, cut = encode_pairs(training, source, target, length)
     sentences = [
         f"training: {len(training):,} pairs of sentences",
@@ -245,7 +250,7 @@ def make_translation_task(
         sentences.append(f"training: {counted(len(cut), 'pair')} cut to {length:,} {first}")
     print("\n".join(sentences))
     few = validation[: recipe.validation.sentences or None]
-    return TranslationTask(recipe, examples, few, translator, sentences)
+    return TranslationTask(recipe, examples, few, networks, sentences)
 
 
 def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
@@ -263,7 +268,7 @@ def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
 
 
 def first_vocabularies(
-    start: Translator | None, pairs: Sequence[SentencePair], text: TextConfig
+    start: TorchTranslations | None, pairs: Sequence[SentencePair], text: TextConfig
 ) -> tuple[TextVocabulary, TextVocabulary]:
     """The vocabularies of source and target, of `start` or learned; one object if joint."""
     if start is not None:

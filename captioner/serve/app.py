@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Scope
 
 from captioner import __version__
 from captioner.caption.caption import Caption
-from captioner.caption.photos import Prepared
+from captioner.caption.captioner import Prepared
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import UploadFile
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json, create_model
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, Json, create_model
 
 from captioner import __version__
 from captioner.caption.caption import Caption, sentence
@@ -190,7 +190,7 @@ class CaptionerAnswer(BaseModel):
 
     map: tuple[int, int] = Field(validation_alias="map_shape")
     confidence: Annotated[bool, BeforeValidator(bool)]
-    can_sample: bool
+    can_sample: bool = Field(validation_alias=AliasPath("backend", "can_sample"))
     search: SearchOptions
 
 

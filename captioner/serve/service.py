@@ -13,16 +13,16 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from captioner.caption.caption import Caption
-from captioner.caption.photos import PhotoCaptioner, Prepared
+from captioner.caption.captioner import Captioner, Prepared
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.page import html_page
 from captioner.render.panels import encode_gif
 from captioner.serve import UNDETERMINED, Limits
 from captioner.text.languages import ENGLISH
-from captioner.translate.sentences import SentenceTranslator
 from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
+from captioner.translate.translator import Translator
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import original_size
 
@@ -103,8 +103,8 @@ class Service:
 
     def __init__(
         self,
-        captioner: PhotoCaptioner,
-        translators: Mapping[str, SentenceTranslator] | None = None,
+        captioner: Captioner,
+        translators: Mapping[str, Translator] | None = None,
         limits: Limits | None = None,
         batch_size: int = 32,
     ) -> None:
@@ -142,12 +142,11 @@ class Service:
     def _caption(
         self, pixels: list[np.ndarray[Any, Any]], search: SearchOptions, language: str
     ) -> list[Caption]:
-        generator = self.captioner.new_generator(search)
+        generator = self.captioner.backend.new_generator(search)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
             batch = np.stack(pixels[first : first + self._batch_size])  # (B, 3, size, size)
-            annotations = self.captioner.encode_pixels(batch)  # (B, L, D)
-            captions += self.captioner.caption_annotations(annotations, search, generator)
+            captions += self.captioner.caption_pixels(batch, search, generator)
         if language == ENGLISH:
             return captions
         return translate_captions(captions, self.translators[language], language)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from captioner.errors import UserError
 from captioner.files import atomic_path
 from captioner.memory_limits import check_memory
-from captioner.weight_files import fill
+from captioner.module_weights import fill
 
 CHECKPOINT = "last.safetensors"
 FORMAT = "captioner checkpoint 1"

@@ -1,4 +1,1 @@
-"""Recurrent and Transformer translation models, and the `Translator`.
-
-Attention and search are those of `attention` and `decoding`; training is in `training`.
-"""
+"""The `Translator` a user holds, whatever computes it, and captions translated with their maps."""

@@ -17,7 +17,7 @@ from captioner.text.languages import is_english, language_tag
 from captioner.translate.translation import Translation
 
 if TYPE_CHECKING:
-    from captioner.translate.sentences import SentenceTranslator
+    from captioner.translate.translator import Translator
 
 Array = np.ndarray[Any, Any]
 LEAST_ALIGNMENT = 1 / 2  # Share of a word's largest weight; smaller ones do not count.
@@ -25,17 +25,15 @@ LEAST_ALIGNMENT = 1 / 2  # Share of a word's largest weight; smaller ones do not
 
 @overload
 def translate_captions(
-    captions: Iterable[Caption | Failed], translator: SentenceTranslator, language: str
+    captions: Iterable[Caption | Failed], translator: Translator, language: str
 ) -> list[Any]: ...
 
 
 @overload
-def translate_captions(
-    captions: Caption, translator: SentenceTranslator, language: str
-) -> Caption: ...
+def translate_captions(captions: Caption, translator: Translator, language: str) -> Caption: ...
 
 
-def translate_captions(captions: Any, translator: SentenceTranslator, language: str) -> Any:
+def translate_captions(captions: Any, translator: Translator, language: str) -> Any:
     """Translate English captions and their alternatives, in order; what failed stays as it is.
 
     captions: one gives one, others give a list. Of those that are translated already, the English
@@ -56,15 +54,13 @@ def translate_captions(captions: Any, translator: SentenceTranslator, language: 
     return results[0] if is_one else results
 
 
-def check_aligns(translator: SentenceTranslator) -> None:
+def check_aligns(translator: Translator) -> None:
     """Raise `UserError` for a translator without attention."""
     if not translator.attends:
         raise UserError("captions need a translator with attention, and this one has none")
 
 
-def _translate(
-    captions: Sequence[Caption], translator: SentenceTranslator, language: str
-) -> list[Caption]:
+def _translate(captions: Sequence[Caption], translator: Translator, language: str) -> list[Caption]:
     captions = list(map(_in_english, captions))
     if is_english(language):
         return captions

@@ -20,9 +20,9 @@ from typing_extensions import Self
 
 from captioner import cpu
 from captioner.errors import UserError
+from captioner.module_weights import read_tensors
 from captioner.vision.encoder_config import EncoderConfig, VGGConfig
 from captioner.vision.preprocessing import Preprocessing
-from captioner.weight_files import read_tensors
 
 
 class Encoder(nn.Module, ABC):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
+from captioner.module_weights import fill
 from captioner.vision.encoder import (
     Encoder,
     read_weights,
@@ -22,7 +23,6 @@ from captioner.vision.encoder import (
 )
 from captioner.vision.encoder_config import EncoderConfig, NetworkConfig, family_of
 from captioner.vision.preprocessing import Preprocessing
-from captioner.weight_files import fill
 
 # Nodes of torchvision's networks behind the last feature map, and of a ViT's tokens.
 _POOLINGS, _TOKENS = {"avgpool", "adaptive_avg_pool2d", "mean"}, "encoder.ln"

@@ -2,7 +2,7 @@
 
 Each step is a program, whose command is printed, and has a folder in OUT. A finished step is not
 run again; an interrupted one goes on where it stopped; one that was begun with another command is
-refused. OUT/last_mean/model is packaged, with the card in captioner/models/default.
+refused. OUT/last_mean/model is packaged, with the card in captioner/packaged/default.
 
   python scripts/default_model/build.py --flickr data/flickr8k --everyday data/everyday \\
       --teachers data/teachers --out runs/m

@@ -24,7 +24,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,18 +36,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
 
+from captioner.backends.torch_captions import networks_of
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, save_model
-from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.program import run_program
 from captioner.data.readers import read_splits
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
+from captioner.module_weights import write_tensors
 from captioner.progress import progress_bar
 from captioner.text.token_batches import collate_captions
 from captioner.vision.encoder import ANNOTATION_SIZE, VGGEncoder
 from captioner.vision.encoder_config import VGGConfig
 from captioner.vision.encoder_families import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
-from captioner.weight_files import write_tensors
 
 ENCODER = VGGConfig(name="vgg11_bn", context=(2, 4))
 
@@ -223,7 +224,7 @@ def captions_to_read(
             for row, caption in zip(rows, found, strict=True):
                 words[row] = [list(each.words) for each in (caption, *caption.alternatives)]
             progress.update(len(rows))
-    encode = captioner.vocabulary.encode
+    encode = networks_of(captioner.backend).vocabulary.encode
     return [[encode(each)[:MAXIMUM_LENGTH] for each in of_photo] for of_photo in words]
 
 
@@ -290,7 +291,8 @@ def main() -> None:
     torch.manual_seed(0)
     words = load_model(arguments.words)
     captions = captions_to_read(words, arguments.people, paths, targets)
-    student = Student(build_encoder(ENCODER, arguments.start_from), words.decoder)
+    networks = networks_of(words.backend)
+    student = Student(build_encoder(ENCODER, arguments.start_from), networks.decoder)
     student.encoder.freeze(FROZEN, batch_norm=False)
     student.eval()
     rows = torch.randperm(len(photos))[:SAMPLE]
@@ -307,9 +309,8 @@ def main() -> None:
 
     def save() -> None:
         decoder = student.folded(sample)
-        settings = words.vocabulary, words.preprocessing, words.search
-        captioner = Captioner(student.encoder, decoder, *settings)
-        save_model(captioner, arguments.out / "model", torch.float32)
+        trained = replace(networks, encoder=student.encoder, decoder=decoder)
+        save_model(Captioner(trained, words.search), arguments.out / "model", torch.float32)
 
     context = list(student.encoder.context.parameters())
     others = [

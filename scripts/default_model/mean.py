@@ -23,8 +23,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from captioner.backends.torch_captions import TorchCaptions, make_decoder, networks_of
 from captioner.caption.captioner import Captioner
-from captioner.caption.folder import load_model, make_decoder, save_model
+from captioner.caption.folder import load_model, save_model
 from captioner.cli.program import run_program, script_parser
 from captioner.data.instances import read_synonyms
 from captioner.data.parallel import read_lines
@@ -49,13 +50,9 @@ _KINDS = {"person": "", "motorcycle": "bicycle"}
 """The kind of a category, where it differs: words for people have none, bikes are one."""
 
 
-def average(models: Sequence[Captioner]) -> Captioner:
-    """The mean of models of the same sizes whose vocabularies begin alike; it has the largest one.
-
-    It searches as the last model does.
-    """
+def average(models: Sequence[TorchCaptions]) -> TorchCaptions:
+    """The mean of models of the same sizes whose vocabularies begin alike, with the largest."""
     mean = deepcopy(max(models, key=lambda model: len(model.vocabulary)))
-    mean.search = models[-1].search
     copies = []
     for model in models:
         copies.append(deepcopy(mean))
@@ -68,7 +65,7 @@ def average(models: Sequence[Captioner]) -> Captioner:
     return mean
 
 
-def with_words(model: Captioner, words: Container[str]) -> Captioner:
+def with_words(model: TorchCaptions, words: Container[str]) -> TorchCaptions:
     """The model with some of its words only, in its own order."""
     tokens = [
         token
@@ -81,7 +78,7 @@ def with_words(model: Captioner, words: Container[str]) -> Captioner:
     for name in decoder.word_tensors:
         tensors[name] = tensors[name][tokens]  # (V', ...)
     decoder.load_state_dict(tensors)
-    return Captioner(model.encoder, decoder, vocabulary, model.preprocessing, model.search)
+    return TorchCaptions(model.encoder, decoder, vocabulary, model.preprocessing)
 
 
 def clashes(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor:
@@ -126,16 +123,17 @@ def main() -> None:
     captions = [tokenize(row["caption"]) for row in rows if row["split"] == "train"]
     captions += map(tokenize, read_lines(arguments.texts))
     counts = Counter(chain.from_iterable(captions))
-    model = average([load_model(folder) for folder in arguments.models])
+    models = [load_model(folder) for folder in arguments.models]
+    model = average([networks_of(each.backend) for each in models])
     model = with_words(model, {word for word, count in counts.items() if count >= LEAST_COUNT})
     ngrams = torch.tensor(PeoplesNgrams(captions).token_ngrams(model.vocabulary, ORDER))  # (N, 4)
     apart = clashes(list({tuple(words) for words in captions}), model.vocabulary)  # (M, 4)
     columns = torch.cat([ngrams, apart]).unbind(dim=1)  # (N + M,) each
     model.ngrams = ngram_keys(columns, len(model.vocabulary)).sort().values
-    model.search = model.search.replace(
+    search = models[-1].search.replace(
         length_normalisation=arguments.length_normalisation, truth_weight=arguments.truth_weight
     )
-    save_model(model, arguments.out)
+    save_model(Captioner(model, search), arguments.out)
     print(
         f"{len(model.vocabulary):,} words, {len(ngrams):,} 4-grams of them, {len(apart):,} clashes"
     )

@@ -21,6 +21,7 @@ from photos import Folders, Photos, batches, folder_parser, load_photos, train_o
 from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as transforms
 
+from captioner.backends.torch_captions import networks_of
 from captioner.caption.folder import load_model, save_model
 from captioner.cli.program import run_program
 from captioner.vision.encoder import VGGEncoder
@@ -128,18 +129,20 @@ def main() -> None:
     photos = load_photos(folders.training_photos())
     held_out = {name: load_photos(each) for name, each in folders.validation_photos().items()}
     torch.manual_seed(0)
-    assert isinstance(captioner.encoder, VGGEncoder)
-    assert isinstance(captioner.encoder.config, VGGConfig)
+    networks = networks_of(captioner.backend)
+    assert isinstance(networks.encoder, VGGEncoder)
+    assert isinstance(networks.encoder.config, VGGConfig)
     rows = torch.randperm(len(photos))[:SAMPLE]
-    encoder = split_encoder(captioner.encoder, photos[rows])
-    whole = captioner.encoder.for_inference(getattr(torch, arguments.precision))
-    pupil = Pupil(encoder, whole, captioner.decoder.standardisation.deviation)
+    encoder = split_encoder(networks.encoder, photos[rows])
+    whole = networks.encoder.for_inference(getattr(torch, arguments.precision))
+    pupil = Pupil(encoder, whole, networks.decoder.standardisation.deviation)
 
     def scores() -> dict[str, float]:
         return {name: kept(pupil, each) for name, each in held_out.items()}
 
     def save() -> None:
-        save_model(replace(captioner, encoder=pupil.encoder), arguments.out / "model")
+        trained = replace(networks, encoder=pupil.encoder)
+        save_model(replace(captioner, backend=trained), arguments.out / "model")
 
     settings = {"learning_rate": LEARNING_RATE, "warmup_steps": 100}
     train_on_photos(pupil, Photos(photos), arguments, scores, save, **settings)

@@ -25,6 +25,7 @@ from teachers import TeacherMaps
 from torch import Tensor, nn
 
 from captioner.cli.program import run_program, script_parser
+from captioner.module_weights import write_tensors
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import encoder_of, extract_features
 from captioner.runs.photos import read_training
@@ -32,7 +33,6 @@ from captioner.runs.read_recipe import read_recipe
 from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import make_encoder
-from captioner.weight_files import write_tensors
 
 SAMPLE = 400
 """Photos over which channels are scaled."""

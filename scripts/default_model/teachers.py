@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from captioner.devices import autocast
 from captioner.errors import UserError
-from captioner.weight_files import write_tensors
+from captioner.module_weights import write_tensors
 
 GROUPS = {"block 10": 112, "block 15": 320, "things": 80}
 """Channels of `TeacherMaps`, in order; 512 together."""

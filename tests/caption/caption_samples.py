@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from captioner.attention.memory import Memory
-from captioner.caption.base import CaptionDecoder
-from captioner.caption.config import DecoderConfig
-from captioner.caption.losses import CaptioningBatch
-from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.decoding.protocol import TeacherForced, select_rows
+from captioner.models.caption_config import DecoderConfig
+from captioner.models.caption_decoder import CaptionDecoder
+from captioner.models.caption_losses import CaptioningBatch
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
 
 WORDS, PLACES, MEMORY, STEPS = 5, 3, 4, 3
 """V, L, D and T."""

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 from samples import Patch, assert_same_captions, make_captioner, save_photo
 
-from captioner.caption import photos
+from captioner.caption import captioner as photos
 from captioner.caption.caption import Caption
-from captioner.caption.photos import caption_photos
+from captioner.caption.captioner import caption_photos
 from captioner.outcomes import Failed
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.shards import find_photos

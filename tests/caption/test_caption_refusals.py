@@ -16,13 +16,13 @@ from samples import change_config, drop_digests, make_captioner, photo
 from torch import Tensor
 
 import captioner
-from captioner.caption.base import Standardisation
 from captioner.caption.caption import Caption
-from captioner.caption.config import DecoderConfig, TransformerDecoderConfig
 from captioner.caption.folder import load_model
-from captioner.caption.losses import ObjectiveConfig, SelfCriticalConfig
-from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.errors import UserError
+from captioner.models.caption_config import DecoderConfig, TransformerDecoderConfig
+from captioner.models.caption_decoder import Standardisation
+from captioner.models.caption_losses import ObjectiveConfig, SelfCriticalConfig
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.vision.preprocessing import Preprocessing
 
@@ -53,8 +53,8 @@ SMALL = Preprocessing(size=15, resize="squash")
         (MODEL.caption, {"photos": torch.zeros(9, 9, 3)}, "not (H, W, 3), for a tensor (3, H, W)"),
         (MODEL.caption, {"photos": np.zeros((9, 9, 3), int)}, "array of int64 and shape (9, 9, 3)"),
         (MODEL.caption, {"photos": torch.full((3, 9, 9), torch.nan)}, "values from nan to nan"),
-        (partial(replace, MODEL), {"decoder": NARROW}, "9 is not 512"),
-        (partial(replace, MODEL), {"preprocessing": SMALL}, "size 15 is too small"),
+        (partial(replace, MODEL.backend), {"decoder": NARROW}, "9 is not 512"),
+        (partial(replace, MODEL.backend), {"preprocessing": SMALL}, "size 15 is too small"),
         (Standardisation(4).fit, {"photos": [torch.ones(2, 3, 4)]}, "standardised: all are alike"),
     ],
 )

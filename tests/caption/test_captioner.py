@@ -14,9 +14,9 @@ from samples import assert_same_captions, photo, save_photo
 
 from captioner.caption.caption import Caption, sentence
 from captioner.caption.captioner import Captioner
-from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.outcomes import Failed
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS
@@ -34,10 +34,10 @@ def test_forcing_what_a_search_found_gives_its_maps_and_probabilities(
     tiny_captioner: Captioner, photos: list[Image.Image], selection: str
 ) -> None:
     if selection == "hard":
-        config = tiny_captioner.decoder.config.replace(selection="hard")
-        decoder = ShowAttendTellDecoder(config, len(tiny_captioner.vocabulary))
-        decoder.load_state_dict(tiny_captioner.decoder.state_dict())
-        tiny_captioner = replace(tiny_captioner, decoder=decoder)
+        config = tiny_captioner.backend.decoder.config.replace(selection="hard")
+        decoder = ShowAttendTellDecoder(config, len(tiny_captioner.backend.vocabulary))
+        decoder.load_state_dict(tiny_captioner.backend.decoder.state_dict())
+        tiny_captioner.backend.decoder = decoder.eval()
     found: list[Caption] = []
     for best in tiny_captioner.caption(photos, beam=6, n_best=6, maximum_length=7):
         ordered = [best, *best.alternatives]
@@ -68,8 +68,8 @@ def test_search_options_go_over_the_models_and_words_are_ordinary(
     (wider,) = tiny_captioner.caption(photos[:1], n_best=4)
     assert [len(each.words) for each in (wider, *wider.alternatives)] == [9] * 4
     with torch.no_grad():  # Left to itself the model would say these, and never end.
-        tiny_captioner.decoder.output.bias[[0, 1, 3]] += 50
-        tiny_captioner.decoder.output.bias[2] -= 50
+        tiny_captioner.backend.decoder.output.bias[[0, 1, 3]] += 50
+        tiny_captioner.backend.decoder.output.bias[2] -= 50
     for caption in tiny_captioner.caption(photos):
         assert len(caption.words) == 9
         assert not set(caption.words) & set(SPECIAL_WORDS)

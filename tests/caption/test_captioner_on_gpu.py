@@ -11,14 +11,14 @@ from torch import nn
 
 import captioner
 from captioner.caption import config, folder
-from captioner.caption.losses import (
+from captioner.decoding.loop import BeamSearch, Sampling, decode
+from captioner.models.caption_losses import (
     CaptioningBatch,
     CaptioningLoss,
     ObjectiveConfig,
     SelfCriticalConfig,
 )
-from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
-from captioner.decoding.loop import BeamSearch, Sampling, decode
+from captioner.models.reinforce import HardAttentionLoss, SelfCriticalLoss
 
 pytestmark = needs_gpu
 

@@ -111,13 +111,13 @@ def test_likely_words_raise_the_rank_of_a_caption() -> None:
 
 def test_sentences_are_of_known_ngrams() -> None:
     model = cautious_model()
-    assert not model.is_sentence(("a", "dog"))  # It has no n-grams.
-    vocabulary = model.vocabulary
+    assert not model.backend.is_sentence(("a", "dog"))  # It has no n-grams.
+    vocabulary = model.backend.vocabulary
     start, end = vocabulary.start, vocabulary.end
     a, dog, runs = vocabulary.encode(["a", "dog", "runs"])
     tokens = [start, start, start, a, dog, runs, end]
     known = torch.tensor([tokens[first : first + 4] for first in range(4)])
-    model.ngrams = ngram_keys(list(known.T), len(vocabulary)).sort().values
-    assert model.is_sentence(("a", "dog", "runs"))
+    model.backend.ngrams = ngram_keys(list(known.T), len(vocabulary)).sort().values
+    assert model.backend.is_sentence(("a", "dog", "runs"))
     for words in (("a", "dog"), ("dog", "runs"), ("a", "dog", "dog"), ()):
-        assert not model.is_sentence(words)
+        assert not model.backend.is_sentence(words)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import pickle
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,12 @@ from torch import Tensor, nn
 
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
-from captioner.caption.config import TransformerDecoderConfig
 from captioner.caption.folder import load_model, save_confidence, save_model
-from captioner.caption.transformer import TransformerDecoder
 from captioner.decoding.rules import ORDER, ngram_keys
 from captioner.errors import UserError
-from captioner.model_folders import described
+from captioner.model_folders import ModelFolder
+from captioner.models.caption_config import TransformerDecoderConfig
+from captioner.models.caption_transformer import TransformerDecoder
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 
@@ -36,7 +35,9 @@ PHOTOS = [photo(seed, (90, 80)) for seed in range(3)]
 
 
 def weights_of(model: Captioner) -> dict[str, Tensor]:
-    return nn.ModuleDict({"encoder": model.encoder, "decoder": model.decoder}).state_dict()
+    return nn.ModuleDict(
+        {"encoder": model.backend.encoder, "decoder": model.backend.decoder}
+    ).state_dict()
 
 
 def test_full_precision_comes_back_without_unpickling(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -44,7 +45,7 @@ def test_full_precision_comes_back_without_unpickling(tmp_path: Path, monkeypatc
         monkeypatch.delattr(pickle, name)
     monkeypatch.delattr(torch, "load")
     model = make_captioner(standardise=True)
-    model.decoder.standardisation.fit([torch.rand(3, 196, 512)])
+    model.backend.decoder.standardisation.fit([torch.rand(3, 196, 512)])
     save_model(model, tmp_path, torch.float32)
     assert {path.name for path in tmp_path.iterdir()} == FILES
     loaded = load_model(tmp_path)
@@ -53,17 +54,19 @@ def test_full_precision_comes_back_without_unpickling(tmp_path: Path, monkeypatc
     assert [name for name, tensor in after.items() if not torch.equal(tensor, before[name])] == []
     expected = model.caption(PHOTOS, beam=4, n_best=3)
     assert_same_captions(loaded.caption(PHOTOS, beam=4, n_best=3), expected)
-    for name in ("vocabulary", "preprocessing", "search", "card"):
+    assert loaded.backend.vocabulary == model.backend.vocabulary
+    for name in ("preprocessing", "search", "card"):
         assert getattr(loaded, name) == getattr(model, name)
-    assert not loaded.decoder.training
+    assert not loaded.backend.decoder.training
 
 
 def test_a_transformer_comes_back(tmp_path: Path) -> None:
     sizes = TransformerDecoderConfig(embedding_size=12, heads=3, inner_size=20, layers=2)
-    model = replace(make_captioner(), decoder=TransformerDecoder(sizes, 14))
+    model = make_captioner()
+    model.backend.decoder = TransformerDecoder(sizes, 14).eval()
     save_model(model, tmp_path, torch.float32)
     loaded = load_model(tmp_path)
-    assert loaded.decoder.config == sizes
+    assert loaded.backend.decoder.config == sizes
     assert_same_captions(loaded.caption(PHOTOS), model.caption(PHOTOS))
 
 
@@ -73,7 +76,7 @@ def test_half_precision_is_rounded_once(tiny_captioner: Captioner, tmp_path: Pat
     before, after = weights_of(tiny_captioner), weights_of(first)
     for tensor, own in zip(after.values(), before.values(), strict=True):
         assert torch.equal(tensor, own.half().float() if own.is_floating_point() else own)
-    assert first.encoder.digest() == tiny_captioner.encoder.digest()
+    assert first.backend.encoder.digest() == tiny_captioner.backend.encoder.digest()
 
 
 def test_a_confidence_is_saved_without_touching_the_weights(tmp_path: Path) -> None:
@@ -93,7 +96,7 @@ def test_a_confidence_is_saved_without_touching_the_weights(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["vocabulary.json", "model.safetensors"])
 def test_files_of_two_models_are_not_mixed(tiny_model: Path, tmp_path: Path, name: str) -> None:
     other = make_captioner(standardise=True)
-    other.vocabulary = Vocabulary([f"w{number}" for number in range(10)])
+    other.backend.vocabulary = Vocabulary([f"w{number}" for number in range(10)])
     save_model(other, tmp_path / "other")
     shutil.copy(tmp_path / "other" / name, tiny_model / name)
     with pytest.raises(UserError, match=rf"{name}.*(their|its) digest is another.*; copy"):
@@ -110,12 +113,14 @@ def test_weights_that_another_tool_wrote_again_are_loaded(tiny_model: Path) -> N
 
 def test_a_model_that_knows_ngrams_keeps_to_them(tiny_captioner: Captioner, tmp_path: Path) -> None:
     people = PeoplesNgrams([["a", "red", "dog", "runs"], ["the", "two", "brown", "dog"]])
-    ngrams = torch.tensor(people.token_ngrams(tiny_captioner.vocabulary, ORDER))
-    tiny_captioner.ngrams = ngram_keys(ngrams.unbind(dim=1), len(tiny_captioner.vocabulary))
+    ngrams = torch.tensor(people.token_ngrams(tiny_captioner.backend.vocabulary, ORDER))
+    tiny_captioner.backend.ngrams = ngram_keys(
+        ngrams.unbind(dim=1), len(tiny_captioner.backend.vocabulary)
+    )
     save_model(tiny_captioner, tmp_path / "model")
     assert load_file(tmp_path / "model/model.safetensors")["ngrams"].shape[1] == ORDER
     loaded = load_model(tmp_path / "model")
-    assert torch.equal(loaded.ngrams, tiny_captioner.ngrams)
+    assert torch.equal(loaded.backend.ngrams, tiny_captioner.backend.ngrams)
     possible = {"a red dog runs", "the two brown dog runs", "a red dog", "the two brown dog"}
     assert {caption.text for caption in loaded.caption(PHOTOS)} <= possible
 
@@ -124,16 +129,18 @@ def test_a_model_is_described_with_its_sizes_and_the_start_of_its_card(tiny_mode
     card = "---\nlicense: mit\n---\n\n# A model\n\nIt sees.\n\n## Data\n\nMany photos.\n"
     (tiny_model / "README.md").write_text(card)
     captioner = load_model(tiny_model)
-    lines = (text := described(tiny_model, {"vocabulary": "14 words"})).splitlines()
+    lines = (text := ModelFolder(tiny_model).described({"vocabulary": "14 words"})).splitlines()
     size = (tiny_model / "model.safetensors").stat().st_size
     assert lines[0] == f"model folder   {tiny_model}"
     assert lines[1] == f"weights        {size / 1e6:.1f} MB"
     assert lines[2] == "files          2, checked by their digests"
     assert lines[3:5] == ["vocabulary     14 words", "format         captioner caption model 1"]
-    count = sum(tensor.numel() for tensor in captioner.decoder.state_dict().values())
+    count = sum(tensor.numel() for tensor in captioner.backend.decoder.state_dict().values())
     assert {f"decoder        {count:,} weights", "  hidden_size: 12", "  beam: 3"} <= set(lines)
     assert "license" not in text
     rest = f"(the whole card: {tiny_model / 'README.md'})"
     assert text.endswith(f"\n\n# A model\n\nIt sees.\n\n{rest}")
     drop_digests(tiny_model)
-    assert "files          without digests (0.4.0.dev0): graphs" in described(tiny_model, {})
+    assert "files          without digests (0.4.0.dev0): graphs" in ModelFolder(
+        tiny_model
+    ).described({})

@@ -18,7 +18,7 @@ from samples import (
 
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
-from captioner.translate.translator import save_translator
+from captioner.translate.folder import save_translator
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = ["A man sees a dog.", "The dog runs!"]

@@ -78,7 +78,7 @@ def test_the_documented_example_writes_as_the_command(folder: Path) -> None:
     for number in range(2):
         save_photo(Path("photos", f"{number}.jpg"), number)
     page = (Path(__file__).parents[2] / "docs" / "captioning.md").read_text("utf-8")
-    example = page[page.index("import captioner\nfrom captioner.caption.photos") :].partition(
+    example = page[page.index("import captioner\nfrom captioner.caption.captioner") :].partition(
         "```"
     )[0]
     exec(compile(example, "docs/captioning.md", "exec"), {})

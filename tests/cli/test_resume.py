@@ -15,8 +15,8 @@ from hypothesis import strategies as some
 from pyarrow import parquet
 from samples import CAPTION, Output, Patch, make_captioner, save_photo, write_tar
 
+from captioner.backends.torch_captions import TorchCaptions
 from captioner.caption.caption import sentence
-from captioner.caption.captioner import Captioner
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
 from captioner.cli.output_options import OutputOptions
@@ -241,16 +241,16 @@ def test_what_changes_while_it_is_captioned_has_no_caption(
     if change == "shard":
         members = {f"{number}.png": path.read_bytes() for number in range(2)}
         path = write_tar(Path("photos/a.tar"), members)
-    encode = Captioner.encode_pixels
+    encode = TorchCaptions.encode
 
-    def meanwhile(self: Captioner, pixels: object) -> object:
+    def meanwhile(self: TorchCaptions, pixels: object) -> object:
         path.unlink() if change == "removed" else path.write_bytes(path.read_bytes() + b"\0")
         return encode(self, pixels)
 
     drawn = ["--overlay", "maps/"]
     command = [*CAPTION, str(path), "photos/b.png", *RESUME, *drawn, "--engine", "torch"]
     with monkeypatch.context() as patch:
-        patch.setattr(Captioner, "encode_pixels", meanwhile)
+        patch.setattr(TorchCaptions, "encode", meanwhile)
         assert main(command) == 2
     assert "changed while it was captioned; caption it again" in capsys.readouterr().err
     assert [record["image"] for record in records()] == ["photos/b.png"]

@@ -9,9 +9,10 @@ import pytest
 import torch
 from samples import Give, Output, Patch, Refused, make_translator
 
+from captioner import load_translator
 from captioner.cli.main import main
 from captioner.text.vocabulary import Vocabulary
-from captioner.translate.translator import load_translator, save_translator
+from captioner.translate.folder import save_translator
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
@@ -33,10 +34,10 @@ def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
 def make_model(name: str = "general", ends: bool = True) -> str:
     """Save a translator in the current folder."""
     translator = make_translator(SOURCE[:2], name)
-    for parameter in translator.model.parameters():
+    for parameter in translator.backend.model.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     if not ends:
-        translator.model.embeddings.output.bias.data[Vocabulary.end] -= 100.0
+        translator.backend.model.embeddings.output.bias.data[Vocabulary.end] -= 100.0
     save_translator(translator, name, torch.float32)
     return name
 

@@ -24,7 +24,7 @@ def test_the_switch(monkeypatch: Patch) -> None:
 
 @pytest.mark.parametrize(("kind", "size"), [(torch.float32, 2), (torch.bfloat16, 4)])
 def test_a_cpu_encodes_photos_in_chunks(monkeypatch: Patch, kind: torch.dtype, size: int) -> None:
-    model, pixels = make_captioner().for_inference(), torch.randn(5, 3, 64, 64)
+    model, pixels = make_captioner().backend.for_inference(), torch.randn(5, 3, 64, 64)
     found = model.encoder.encode(pixels)
     chunks = cpu.in_chunks(pixels.to(kind))
     assert [len(chunk) for chunk in chunks] == [size] * (5 // size) + [1]

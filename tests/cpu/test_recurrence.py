@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from captioner import cpu
-from captioner.caption.config import DecoderConfig
-from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.decoding.protocol import TeacherForced
+from captioner.models.caption_config import DecoderConfig
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
 
 WORDS, PLACES, MEMORY = 11, 9, 8
 """V, L and D here."""

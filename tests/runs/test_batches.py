@@ -20,6 +20,8 @@ from captioner.data.example import Example
 from captioner.data.instances import CocoInstances
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
+from captioner.models.translation_config import LuongConfig, TranslationModelConfig
+from captioner.models.translation_model import TranslationLoss
 from captioner.runs.batches import (
     CaptionBatches,
     TranslationBatches,
@@ -31,8 +33,6 @@ from captioner.runs.features import encoder_of
 from captioner.runs.photos import Loader, PixelRows, StoredRows, read_training
 from captioner.text.token_batches import PairExample, collate_captions, collate_pairs
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
-from captioner.translate.config import LuongConfig, TranslationModelConfig
-from captioner.translate.model import TranslationLoss
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Augmentation

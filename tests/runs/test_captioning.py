@@ -13,11 +13,11 @@ from safetensors.torch import load_file
 from samples import Output, Patch, log_of, save_photo, write_captions
 
 import captioner
-from captioner.caption.losses import SelfCriticalConfig
 from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
+from captioner.models.caption_losses import SelfCriticalConfig
 from captioner.runs import caption_task
 from captioner.runs.caption_scores import (
     CaptionReward,
@@ -60,7 +60,7 @@ def test_a_config_with_a_nul_makes_a_model_that_loads(tmp_path: Path) -> None:
     shapes = {"train": 8, "validation": 2, "pictures": {"image_size": 64}}
     data = {"format": "shapes", "train": "\0", "shapes": shapes}
     recipe = recipe_of(SMALL, data=data, training={"epochs": 1})
-    assert captioner.load(train_run(recipe, tmp_path / "run")).vocabulary
+    assert captioner.load(train_run(recipe, tmp_path / "run")).map_shape
 
 
 def test_a_self_critical_run_starts_from_a_soft_one(config: Config, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_vectors_are_standardised_by_training_photos(config: Config, tmp_path: P
     decoder = {"standardise": True}
     whole = tmp_path / "whole"
     folder = train_run(recipe_of(config, decoder=decoder), whole)
-    found = captioner.load(folder).decoder.standardisation
+    found = captioner.load(folder).backend.decoder.standardisation
     store = FeatureStore(next(whole.glob("features/vgg11_bn-64-*/train")))
     vectors = store.read(torch.arange(6)).flatten(end_dim=1)
     deviation, mean = torch.std_mean(vectors, dim=0, correction=0)

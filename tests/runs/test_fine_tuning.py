@@ -9,14 +9,15 @@ from samples import Output, log_of, photo_bytes, save_photo, write_captions, wri
 from torch.nn import functional
 
 import captioner
+from captioner.backends.torch_captions import TorchCaptions
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, save_model
-from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.main import main
 from captioner.data.readers import read_splits
 from captioner.decoding.rules import ngram_keys
 from captioner.errors import UserError
 from captioner.model_folders import model_folder
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.photos import read_training
@@ -32,8 +33,10 @@ from captioner.text.vocabulary import Vocabulary
 def run(tmp_path: Path, tiny_captioner: Captioner) -> Path:
     """A run folder, of which only the model is needed; it knows what people wrote."""
     people = PeoplesNgrams([["a", "brown", "dog"], ["two", "red"]])
-    ngrams = torch.tensor(people.token_ngrams(tiny_captioner.vocabulary, 4))
-    tiny_captioner.ngrams = ngram_keys(ngrams.unbind(dim=1), len(tiny_captioner.vocabulary))
+    ngrams = torch.tensor(people.token_ngrams(tiny_captioner.backend.vocabulary, 4))
+    tiny_captioner.backend.ngrams = ngram_keys(
+        ngrams.unbind(dim=1), len(tiny_captioner.backend.vocabulary)
+    )
     save_model(tiny_captioner, tmp_path / "run" / "model")
     return tmp_path / "run"
 
@@ -82,14 +85,14 @@ def test_what_a_config_leaves_out_comes_from_the_model_that_it_names(run: Path) 
     model, packaged = load_model(run / "model"), load_model(model_folder())
     given = {"start_from": str(run), "decoder": {"dropout": 0.1}, "training": {"epochs": 1}}
     filled = with_model_sections(given)
-    assert filled["decoder"] == {**to_mapping(model.decoder.config), "dropout": 0.1}
+    assert filled["decoder"] == {**to_mapping(model.backend.decoder.config), "dropout": 0.1}
     assert filled["encoder"]["weights"] == str(run / "model")
     assert filled["training"] == {"epochs": 1}
     own = to_mapping(read_any_recipe("photos.csv"))  # The recipe for photos and captions.
     assert own["search"] == to_mapping(packaged.search)
     eyes = {"data": {"format": "shapes"}, "encoder": {"weights": "default"}}
     for each in (own, to_mapping(captioning_recipe(eyes, "mine"))):
-        assert to_mapping(packaged.encoder.config).items() <= each["encoder"].items()
+        assert to_mapping(packaged.backend.encoder.config).items() <= each["encoder"].items()
         assert each["preprocessing"] == to_mapping(packaged.preprocessing)
     other = {**given, "encoder": {"name": "vgg19", "train": True}}
     assert with_model_sections(other)["encoder"] == other["encoder"]
@@ -106,7 +109,7 @@ def test_one_command_fine_tunes(run: Path, table: Path, tmp_path: Path, capsys: 
     assert main([*command.split(), "--set", "validation.score=ROUGE-L"]) == 0
     printed = capsys.readouterr().out
     assert "has no splits: 2 of its 10 photos, drawn with seed 0" in printed
-    known = len(load_model(run / "model").vocabulary)
+    known = len(load_model(run / "model").backend.vocabulary)
     assert f"vocabulary: {known} words of {run} and 1 new: bello" in printed
     assert printed.index("before training: ") < printed.index("epoch 1: ")
     assert "stopped early, after epoch" in printed
@@ -118,10 +121,13 @@ def test_one_command_fine_tunes(run: Path, table: Path, tmp_path: Path, capsys: 
     captions = model.caption([str(tmp_path / "photos" / f"{n}.png") for n in range(10)])
     assert sum("bello" in caption.text for caption in captions) > 5
     start = load_model(run / "model")
-    assert model.vocabulary.words[: len(start.vocabulary)] == start.vocabulary.words
+    assert (
+        model.backend.vocabulary.words[: len(start.backend.vocabulary)]
+        == start.backend.vocabulary.words
+    )
     assert (model.preprocessing, model.search) == (start.preprocessing, start.search)
     # What the training captions have may be said besides what the start has.
-    assert len(model.ngrams) > len(start.ngrams)
+    assert len(model.backend.ngrams) > len(start.backend.ngrams)
     assert f"started from {run}" in model.card
     summary = f"ROUGE-L {best['ROUGE-L']:.3f} in validation, after epoch {best['epoch']}"
     assert f"{summary}; {log[0]['ROUGE-L']:.3f} before training" in model.card
@@ -139,14 +145,16 @@ def test_a_resumed_run_keeps_its_ngrams_and_an_unsurpassed_start(
     assert_resumes(read_any_recipe(table, [*changes, "training.epochs=12"]), tmp_path)
     scores = [record["ROUGE-L"] for record in log_of(tmp_path / "split")]
     assert scores.index(max(scores)) > 1  # The kept model is of the resumed part.
-    assert load_model(tmp_path / "split" / "model").ngrams is not None
+    assert load_model(tmp_path / "split" / "model").backend.ngrams is not None
     still = [*changes[:3], "training.learning_rate=1e-30", "training.patience=1"]
     kept = train_run(read_any_recipe(table, still), tmp_path / "still")
     assert "of the start, which no epoch surpassed" in capsys.readouterr().out
     table.write_text(table.read_text().replace("a", "the"))
     train_run(read_any_recipe(table, still), tmp_path / "still", resume=True)
     assert "the captions have changed since this run began: " in capsys.readouterr().out
-    ours, theirs = (load_model(folder).decoder.lstm.weight_ih for folder in (kept, run / "model"))
+    ours, theirs = (
+        load_model(folder).backend.decoder.lstm.weight_ih for folder in (kept, run / "model")
+    )
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
 
 
@@ -163,10 +171,10 @@ def test_captions_in_another_language_bring_their_own_words_and_ngrams(
     printed = capsys.readouterr().out
     assert f"vocabulary: 8 words of the captions alone: {run} knows less than a third" in printed
     model, start = task.captioner, load_model(run / "model")
-    words = model.vocabulary
+    words = model.backend.vocabulary
     assert set(words.words[4:]) == {"ein", "roter", "hund", "two"}
-    ours, theirs = model.decoder.embedding.weight, start.decoder.embedding.weight
-    origins = [*start.vocabulary.encode(["two"]), Vocabulary.unknown]  # Known, and new.
+    ours, theirs = model.backend.decoder.embedding.weight, start.backend.decoder.embedding.weight
+    origins = [*start.backend.vocabulary.encode(["two"]), Vocabulary.unknown]  # Known, and new.
     torch.testing.assert_close(ours[words.encode(["two", "hund"])], theirs[origins])
     captions = model.caption([str(tmp_path / "photos" / f"{n}.png") for n in range(10)])
     assert {caption.text for caption in captions} <= {"ein roter hund", "ein roter two"}
@@ -174,11 +182,12 @@ def test_captions_in_another_language_bring_their_own_words_and_ngrams(
 
 def test_new_words_share_the_probability_of_the_unknown_one(run: Path) -> None:
     start = load_model(run / "model")
-    old, known = start.decoder.eval(), len(start.vocabulary)
-    words = start.vocabulary.extended([["bello", "otto", "bello"]], 1)
-    assert words.words == (*start.vocabulary.words, "bello", "otto")
+    old, known = start.backend.decoder.eval(), len(start.backend.vocabulary)
+    words = start.backend.vocabulary.extended([["bello", "otto", "bello"]], 1)
+    assert words.words == (*start.backend.vocabulary.words, "bello", "otto")
     decoder = ShowAttendTellDecoder(old.config, len(words)).eval()
-    copy_weights(start, Captioner(start.encoder, decoder, words, start.preprocessing), False)
+    networks = TorchCaptions(start.backend.encoder, decoder, words, start.preprocessing)
+    copy_weights(start.backend, networks, False)
     photos = torch.randn(2, 9, old.config.memory_size, generator=torch.Generator().manual_seed(0))
     said = torch.tensor([[[1, 4, 5]], [[1, 6, 3]]])
     before, after = (
@@ -193,14 +202,14 @@ def test_new_words_share_the_probability_of_the_unknown_one(run: Path) -> None:
 
 def test_words_that_the_new_captions_put_together_clash_no_longer(run: Path) -> None:
     start = load_model(run / "model")
-    words = start.vocabulary
-    assert start.ngrams is not None
-    assert torch.equal(known_ngrams(start, words, [["ein", "hund"]]), start.ngrams)
+    words = start.backend.vocabulary
+    assert start.backend.ngrams is not None
+    assert torch.equal(known_ngrams(start.backend, words, [["ein", "hund"]]), start.backend.ngrams)
     dog, man, two = words.encode(["dog", "man", "two"])
     pairs = torch.tensor([[dog, *(words.start,) * 2, each] for each in (man, two)])
     clashes = ngram_keys(pairs.unbind(dim=1), len(words))
-    start.ngrams = torch.cat([start.ngrams, clashes])
-    keys = known_ngrams(start, words, [["a", "dog", "on", "a", "man"]])
+    start.backend.ngrams = torch.cat([start.backend.ngrams, clashes])
+    keys = known_ngrams(start.backend, words, [["a", "dog", "on", "a", "man"]])
     assert torch.isin(clashes, keys).tolist() == [False, True]
     captions = [["ein", "hund"], ["zwei", "hunde"]]  # Without a frequent word.
     with pytest.raises(UserError, match="too few to learn another language from"):

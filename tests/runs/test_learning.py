@@ -8,6 +8,7 @@ import torch
 from run_samples import Config
 
 import captioner
+from captioner.backends.torch_translations import TorchTranslations
 from captioner.data.parallel import number_pairs
 from captioner.data.shapes import (
     UNSEEN_SEED,
@@ -19,6 +20,8 @@ from captioner.data.shapes import (
 from captioner.decoding.options import TranslationSearch
 from captioner.evaluation.maps import score_maps
 from captioner.evaluation.score import score_model
+from captioner.models.translation_config import TranslationModelConfig
+from captioner.models.translation_model import TranslationLoss
 from captioner.runs.batches import TranslationBatches, encode_pairs
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.run import train_run
@@ -26,8 +29,6 @@ from captioner.schema import from_mapping, to_mapping
 from captioner.text.vocabulary import WordVocabulary
 from captioner.training.config import TrainingConfig
 from captioner.training.loop import train
-from captioner.translate.config import TranslationModelConfig
-from captioner.translate.model import TranslationLoss
 from captioner.translate.translator import Translator
 
 pytestmark = pytest.mark.slow
@@ -133,7 +134,8 @@ def test_it_reads_numbers_it_never_saw(name: str, tmp_path: Path) -> None:
     batches = TranslationBatches(encode_pairs(pairs, source, target, 50)[0], 500)
     train(TranslationLoss(learner), batches, config, tmp_path)
     search = TranslationSearch(beam=2, maximum_length=12)
-    translator = Translator(MODELS[name], learner.eval(), source, target, search=search)
+    networks = TorchTranslations(MODELS[name], learner.eval(), source, target)
+    translator = Translator(networks, search=search)
     found = translator.translate([pair.source for pair in unseen])
     right = [each.text == pair.target for each, pair in zip(found, unseen, strict=True)]
     assert sum(right) / len(right) >= 0.99

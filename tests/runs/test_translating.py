@@ -9,10 +9,10 @@ from run_samples import assert_resumes, numbers, translation_mapping, write_conf
 from run_samples import translation_recipe as recipe
 from samples import Output, log_of
 
+from captioner import load_translator
 from captioner.cli.main import main
 from captioner.runs.run import train_run
 from captioner.runs.translation_task import read_texts
-from captioner.translate.translator import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
@@ -66,6 +66,8 @@ def test_a_run_starts_from_a_translator_and_keeps_its_vocabulary(tmp_path: Path)
     train_run(recipe(**start, training=still), tmp_path / "second")
     first, second = (load_translator(tmp_path / name / "model") for name in ("first", "second"))
     assert (second.source, second.target) == (first.source, first.target)
-    for old, new in zip(first.model.parameters(), second.model.parameters(), strict=True):
+    for old, new in zip(
+        *(each.backend.model.parameters() for each in (first, second)), strict=True
+    ):
         torch.testing.assert_close(old, new)
     assert log_of(tmp_path / "second")[0]["epoch"] == 0  # Validated before training.

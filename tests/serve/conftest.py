@@ -12,7 +12,7 @@ from serve_samples import Running, asking, make_captioner, make_translator, runn
 from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
 from captioner.serve.service import Service
-from captioner.translate.translator import save_translator
+from captioner.translate.folder import save_translator
 
 __all__ = ["browser"]
 

@@ -20,6 +20,7 @@ from PIL import Image
 from samples import photo_bytes
 from translate.translation_samples import CONFIGS
 
+from captioner.backends.torch_translations import TorchTranslations
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.decoding.options import TranslationSearch
@@ -39,7 +40,7 @@ def make_captioner() -> Captioner:
     """A captioner of random weights whose maps are narrow and move from word to word."""
     captioner = samples.make_captioner()
     with torch.no_grad():
-        for parameter in captioner.decoder.attention.parameters():
+        for parameter in captioner.backend.decoder.attention.parameters():
             parameter.mul_(4)
     return captioner
 
@@ -56,7 +57,7 @@ def make_translator(attends: bool = True) -> Translator:
             if parameter.dim() > 1:
                 parameter.mul_(6)
     search = TranslationSearch(beam=3, minimum_length=2, maximum_length=7)
-    return Translator(config, model, source, target, 30, search)
+    return Translator(TorchTranslations(config, model, source, target), 30, search)
 
 
 @contextmanager

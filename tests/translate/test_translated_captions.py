@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from captioner.caption.caption import Caption
-from captioner.models import LANGUAGES, load_translator
+from captioner.loading import LANGUAGES, load_translator
 from captioner.outcomes import Failed
 from captioner.text.vocabulary import Word
 from captioner.translate.translated_captions import translate_captions

@@ -12,15 +12,16 @@ import torch
 from samples import drop_digests
 from translation_samples import SENTENCES, make_translator
 
+from captioner import load_translator
 from captioner.errors import UserError
+from captioner.models.translation_config import TranslationModelConfig
 from captioner.outcomes import Failed
 from captioner.render.alignment import Alignment, save_heat_map
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import Word
-from captioner.translate.config import TranslationModelConfig
+from captioner.translate.folder import save_translator
 from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
-from captioner.translate.translator import load_translator, save_translator
 
 
 @pytest.mark.parametrize("name", ["general", "local-p", "gnmt", "transformer", "lstm"])
@@ -98,7 +99,7 @@ def test_a_translation_that_had_to_end_and_a_source_too_long_say_so() -> None:
 def test_unknown_words_are_copied_from_where_the_model_looked() -> None:
     translator = make_translator()
     with torch.no_grad():
-        translator.model.embeddings.output.bias[3] += 100.0  # It knows no word.
+        translator.backend.model.embeddings.output.bias[3] += 100.0  # It knows no word.
     found = translator.translate("Xaver Yvonne", copy_unknown=True, maximum_length=3)
     places = found.alignment[:, :2].argmax(axis=1).tolist()  # Never the source's end.
     assert found.tokens == tuple(("Xaver", "Yvonne")[place] for place in places)
@@ -140,10 +141,11 @@ def test_saved_and_loaded(tmp_path: Path, name: str, joint: bool) -> None:
         section.pop("scale_embeddings", None)
     path.write_text(json.dumps(mapping))
     again = load_translator(tmp_path)
-    for field in ("config", "search", "maximum_source_length", "card", "capitals"):
+    assert again.backend.config == translator.backend.config
+    for field in ("search", "maximum_source_length", "card", "capitals"):
         assert getattr(again, field) == getattr(translator, field)
     assert (again.source is again.target) is joint
-    weights, loaded = translator.model.state_dict(), again.model.state_dict()
+    weights, loaded = translator.backend.model.state_dict(), again.backend.model.state_dict()
     assert weights.keys() == loaded.keys()
     assert [n for n in weights if not torch.equal(loaded[n], weights[n])] == []
     found = [[each.tokens for each in one.translate(SENTENCES)] for one in (translator, again)]

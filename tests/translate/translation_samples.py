@@ -5,11 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from captioner.backends.torch_translations import TorchTranslations
 from captioner.decoding.options import TranslationSearch
+from captioner.models.translation_config import TranslationModelConfig
+from captioner.models.translation_model import TranslationModel
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import WordVocabulary
-from captioner.translate.config import TranslationModelConfig
-from captioner.translate.model import TranslationModel
 from captioner.translate.translator import Translator
 
 SENTENCES = ["A man runs.", "", "The dog sees a man, and runs.", "Dogs run!", "   "]
@@ -82,4 +83,5 @@ def make_translator(name: str = "general", joint: bool = False) -> Translator:
     target = source if joint else WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht"], 1)
     model = make(name, len(source), len(target))
     search = TranslationSearch(beam=3, maximum_length=7)
-    return Translator(CONFIGS[name], model, source, target, 20, search, "# A card")
+    networks = TorchTranslations(CONFIGS[name], model, source, target)
+    return Translator(networks, 20, search, "# A card")

@@ -86,7 +86,7 @@ def test_an_encoder_is_trained_saved_loaded_and_drawn(
     saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert saved["encoder"]["name"] == name
     model = captioner.load(folder)
-    after = model.encoder.named_parameters()
+    after = model.backend.encoder.named_parameters()
     changed = [not torch.equal(before[name].half().float(), each) for name, each in after]
     assert changed[-1]
     assert not any(changed[: len(changed) // 2]) or train_from == 1
@@ -160,7 +160,7 @@ def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(monkeypatch:
     import timm
 
     with pytest.raises(UserError, match="memory_size 512 is not 64"):
-        replace(make_captioner(), encoder=network("timm/test_vit"))
+        replace(make_captioner().backend, encoder=network("timm/test_vit"))
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: torch.nn.Linear(3, 3))
     with pytest.raises(UserError, match="timm/test_vit has no spatial feature map"):
         network("timm/test_vit")

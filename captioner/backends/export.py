@@ -1,0 +1,348 @@
+"""Writes models as ONNX graphs, by torch's exporter.
+
+    encoder.onnx   pixels (B, 3, size, size) -> annotations (B, L, D); of captioners
+    start.onnx     annotations, or tokens and mask (B, S) -> the decoder's state
+    step.onnx      a beam (`captioner.decoding.loop.Beam`), its state and the rules of the search
+                   -> `StepChoices`, live_counts and the next beam, named next_...
+
+All are of opset 18, with a dynamic batch and beam. Arrays of the state that rows share are named
+memory.0, ..., those of each row rows.0, ...; the step holds the whole search. All arithmetic is
+float32. Beside a saved model a graph has some KB: its weights are those of `model.safetensors`. An
+exported graph holds its weights: in float32, in float16, or in int8 with a float16 scale for each
+matrix row and each convolution kernel. They are restored to float32 at loading.
+"""
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from captioner import cpu
+from captioner.attention.memory import Memory
+from captioner.backends.export_weights import Precision, refer_to, store_weights
+from captioner.backends.graph_file import external_weights
+from captioner.backends.graphs import ENCODER, MAP_SHAPE, MEMORY, NEXT, START, STEP, WEIGHTS_DIGEST
+from captioner.backends.torch_captions import TorchCaptions, load_networks
+from captioner.backends.torch_translations import load_translation_model
+from captioner.decoding.loop import Beam, BeamSearch, advance
+from captioner.decoding.options import AnySearch
+from captioner.decoding.protocol import map_state, select_rows
+from captioner.decoding.rules import Constraints, Rules
+from captioner.decoding.search import StepChoices
+from captioner.errors import UserError
+from captioner.files import write_bytes
+from captioner.model_folders import NGRAMS, WEIGHTS, ModelFolder, copy_model, saving
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
+from captioner.models.transformer import Transformer
+from captioner.text.vocabulary import Vocabulary
+from captioner.weight_files import stored_tensors, tensors_digest
+
+Sizes = list[dict[int, str]]
+"""Names of the sizes of tensors that are not fixed, by axis."""
+
+OPSET = 18
+
+_MOST_BITS = 22  # An export holds at most 2^22 n-grams.
+
+
+def add_graphs(folder: Path) -> None:
+    """Write a saved model again with graphs beside its weights: some KB, which read that file.
+
+    Each weight is ONNX *external data* at its offset in `model.safetensors`, restored to float32
+    at loading. A graph names the digest of its weights, so that it reads no other model's.
+    """
+    model = ModelFolder(folder)
+    path = model.files / WEIGHTS
+    weights = stored_tensors(path, "np")
+    if model.kind == "translator":
+        graphs = _of_translator(model)
+    else:
+        graphs = _of_captioner(load_networks(model))
+    digest = tensors_digest(weights)
+    with saving(folder) as files:
+        copy_model(folder, files)
+        for name, graph in graphs.items():
+            refer_to(path, weights, graph.graph)
+            graph.metadata_props.add(key=WEIGHTS_DIGEST, value=digest)
+            write_bytes(files / name, _content(name, graph))
+
+
+def captioner_graphs(model: TorchCaptions, precision: Precision = "float32") -> dict[str, bytes]:
+    """The files, by name, of graphs that hold the weights of a captioner, and of its n-grams."""
+    files = {}
+    for name, graph in _of_captioner(model).items():
+        if precision != "float32":
+            store_weights(graph.graph, precision)
+        files[name] = _content(name, graph)
+    if model.ngrams is not None:
+        files[NGRAMS] = model.ngrams.cpu().numpy().astype("<i8").tobytes()
+    return files
+
+
+def _content(name: str, graph: Any) -> bytes:
+    """A graph as a file, unless it has an operator that `graph_file` does not know."""
+    content: bytes = graph.SerializeToString()
+    external_weights(Path(name), content)
+    return content
+
+
+def _of_captioner(model: TorchCaptions) -> dict[str, Any]:
+    """The graphs of a captioner, by the names of their files."""
+    if not isinstance(model.decoder, ShowAttendTellDecoder):
+        kind = model.decoder.config.kind
+        raise UserError(f"a decoder of kind {kind!r} cannot be exported, only 'lstm'")
+    if model.ngrams is not None and len(model.ngrams) > 2**_MOST_BITS:
+        raise UserError(f"a captioner of more than {2**_MOST_BITS:,} n-grams has no graphs")
+    decoder = deepcopy(model.decoder).float().eval()
+    encoder = model.encoder.for_inference(torch.float32)
+    size = model.preprocessing.size
+    with _plain_and_quiet(), torch.no_grad():
+        pixels = torch.rand(2, 3, size, size)  # Sizes of 1 would become constants of the graph.
+        graph = _graph(encoder, {"pixels": pixels}, ["annotations"], [{0: "batch"}])
+        graph.metadata_props.add(key=MAP_SHAPE, value=json.dumps(model.map_shape))
+
+        def examples(batch: int, _: int) -> dict[str, Tensor]:
+            return {"annotations": encoder(torch.rand(batch, 3, size, size))}
+
+        has_ngrams = model.ngrams is not None
+        sizes: Sizes = [{0: "batch"}]
+        searching = _search_graphs(decoder, decoder.remember, examples, sizes, has_ngrams)
+        return {ENCODER: graph, **searching}
+
+
+def _of_translator(folder: ModelFolder) -> dict[str, Any]:
+    """The graphs of a saved Transformer, by the names of their files."""
+    model = load_translation_model(folder).model
+    if not isinstance(model, Transformer):
+        raise UserError(f"{folder.path}: only Transformers and captioners can be exported")
+
+    def examples(batch: int, length: int) -> dict[str, Tensor]:
+        mask = torch.ones(batch, length, dtype=torch.bool)
+        return {"tokens": torch.full((batch, length), Vocabulary.end), "mask": mask}
+
+    with _plain_and_quiet(), torch.no_grad():
+        sizes: Sizes = [{0: "batch", 1: "source"}] * 2
+        return _search_graphs(model, model.remember, examples, sizes, has_ngrams=False)
+
+
+class _Leaf(NamedTuple):
+    """A tensor of a state, and whether it belongs to a memory, which hypotheses share."""
+
+    tensor: Tensor
+    is_memory: bool
+
+
+def _leaves(state: Any) -> list[_Leaf]:
+    """The tensors of a state, in order."""
+    leaves: list[_Leaf] = []
+
+    def of_memory(memory: Memory) -> Memory:
+        keys = () if memory.keys is memory.values else (memory.keys,)
+        mask = () if memory.mask is None else (memory.mask,)
+        leaves.extend(_Leaf(tensor, True) for tensor in (memory.values, *keys, *mask))
+        return memory
+
+    def of_rows(rows: Tensor) -> Tensor:
+        leaves.append(_Leaf(rows, False))
+        return rows
+
+    map_state(state, of_rows, of_memory)
+    return leaves
+
+
+def _with_leaves(state: Any, tensors: Sequence[Tensor]) -> Any:
+    """A state of the same form as another, of other tensors."""
+    left = iter(tensors)
+
+    def of_memory(memory: Memory) -> Memory:
+        values = next(left)
+        keys = values if memory.keys is memory.values else next(left)
+        return Memory(values, keys, None if memory.mask is None else next(left))
+
+    return map_state(state, lambda _: next(left), of_memory)
+
+
+class _Search(nn.Module):
+    """A part of the search as a module, for the exporter. part: computes with the decoder."""
+
+    def __init__(self, decoder: nn.Module, part: Callable[..., tuple[Tensor, ...]]) -> None:
+        super().__init__()
+        self.decoder = decoder
+        self.part = part
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return self.part(*inputs)
+
+
+def _search_graphs(
+    decoder: Any,
+    remember: Callable[..., Memory],
+    examples: Callable[[int, int], dict[str, Tensor]],
+    start_sizes: Sizes,
+    has_ngrams: bool,
+) -> dict[str, Any]:
+    """The graphs of start and step.
+
+    examples: makes inputs of `start` for B sources of length S. start_sizes: their dynamic sizes.
+    """
+
+    def state_of(batch: int, source: int, beam: int, fed: int) -> Any:
+        memory = remember(*examples(batch, source).values())
+        tokens = torch.ones(batch, beam, dtype=torch.long)
+        state = select_rows(decoder.start(memory), torch.zeros_like(tokens))
+        for _ in range(fed):
+            state = decoder.step(tokens, state).state
+        return state
+
+    base = {"batch": 2, "source": 7, "beam": 3, "fed": 2}
+    state = state_of(**base)
+    leaves = _leaves(state)
+    # A size takes the name of the number that changes it. "fed" is last and wins: the number of
+    # tokens in a cache changes with the beam too.
+    sizes: Sizes = [{} for _ in leaves]
+    for name, number in base.items():
+        others = _leaves(state_of(**{**base, name: number + 2}))
+        for axes, leaf, other in zip(sizes, leaves, others, strict=True):
+            pairs = enumerate(zip(leaf.tensor.shape, other.tensor.shape, strict=True))
+            axes.update((axis, name) for axis, (size, changed) in pairs if size != changed)
+    kinds = [MEMORY if leaf.is_memory else "rows" for leaf in leaves]
+    names = [f"{kind}.{number}" for number, kind in enumerate(kinds)]
+    inputs = examples(base["batch"], base["source"])
+
+    def start(*inputs: Tensor) -> tuple[Tensor, ...]:  # All but what is empty at first.
+        tensors = (leaf.tensor for leaf in _leaves(decoder.start(remember(*inputs))))
+        return tuple(tensor for tensor in tensors if 0 not in tensor.shape)
+
+    outputs = names[: len(start(*inputs.values()))]
+    return {
+        START: _graph(_Search(decoder, start), inputs, outputs, start_sizes),
+        STEP: _step_graph(decoder, state, names, sizes, has_ngrams),
+    }
+
+
+def _step_graph(decoder: Any, state: Any, names: list[str], sizes: Sizes, has_ngrams: bool) -> Any:
+    """The graph of a step, which takes the beam, the rules of the search and a state.
+
+    names, sizes: of the tensors of the state, which is an example.
+    """
+    leaves = _leaves(state)
+    rows = {0: "batch", 1: "beam"}
+    batch, width, *_ = next(leaf.tensor.shape for leaf in leaves if not leaf.is_memory)
+    tokens = torch.ones(batch, width, dtype=torch.long)
+    step = decoder.step(tokens, state)
+    example = AnySearch(maximum_length=20, block_ngrams=3, repeat_distance=2)
+    ngrams = torch.arange(9) if has_ngrams else None
+    rules = Constraints(example, ngrams=ngrams).rules(step.logits.shape[-1]).inputs()
+    beam: dict[str, tuple[Tensor, dict[int, str]]] = {
+        "history": (tokens.unsqueeze(-1).repeat(1, 1, 3), {**rows, 2: "written"}),
+        "totals": (torch.zeros(tokens.shape), rows),
+        "live": (torch.ones_like(tokens, dtype=torch.bool), rows),
+        "ended": (torch.zeros_like(tokens[:, :1]), {0: "batch"}),
+        "width": (torch.zeros(4), {0: "width"}),
+        "length_normalisation": (torch.tensor(1.0), {}),
+    }
+    for name, array in rules.items():
+        tensor = torch.as_tensor(array)
+        is_of_words = tensor.dtype == torch.bool  # (V,)
+        beam[name] = (tensor, {} if is_of_words else dict.fromkeys(range(tensor.dim()), name))
+    pairs = zip(leaves, _leaves(step.state), strict=True)
+    changed = [place for place, (one, other) in enumerate(pairs) if one.tensor is not other.tensor]
+
+    def search_step(*inputs: Tensor) -> tuple[Tensor, ...]:
+        history, totals, live, ended, width, length_normalisation, *rest = inputs
+        given = Rules(**dict(zip(rules, rest, strict=False)))
+        before = _with_leaves(state, rest[len(rules) :])
+        computed = decoder.step(history[..., -1], before)
+        # A graph takes the size of the beam as that of an array.
+        strategy = BeamSearch(width.shape[0])
+        hypotheses = Beam(before, history, totals, live, ended)
+        after, choices, live_counts = advance(
+            computed, hypotheses, strategy, given, Vocabulary.end, length_normalisation
+        )
+        tensors = [leaf.tensor for leaf in _leaves(after.state)]
+        extended = (after.history, after.totals, after.live, after.ended)
+        return (*choices, live_counts, *extended, *(tensors[place] for place in changed))
+
+    outputs = [*StepChoices._fields, "live_counts"]
+    outputs += [NEXT + name for name in ("history", "totals", "live", "ended")]
+    outputs += [NEXT + names[place] for place in changed]
+    step_inputs = {name: tensor for name, (tensor, _) in beam.items()}
+    step_inputs.update((name, leaf.tensor) for name, leaf in zip(names, leaves, strict=True))
+    step_sizes = [axes for _, axes in beam.values()]
+    return _graph(_Search(decoder, search_step), step_inputs, outputs, [*step_sizes, *sizes])
+
+
+def _graph(
+    module: nn.Module, inputs: Mapping[str, Tensor], outputs: list[str], sizes: Sizes
+) -> Any:
+    """The graph of a module that takes these inputs in order. sizes: of each, by axis."""
+    names = sorted({name for axes in sizes for name in axes.values()})
+    dimensions = {name: torch.export.Dim(name) for name in names}
+    dynamic = [{axis: dimensions[name] for axis, name in axes.items()} for axes in sizes]
+    try:
+        program = torch.onnx.export(
+            module.eval(),
+            tuple(inputs.values()),
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=list(inputs),
+            output_names=outputs,
+            # The tensors of a search are one starred argument.
+            dynamic_shapes=(tuple(dynamic),) if isinstance(module, _Search) else tuple(dynamic),
+            custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},
+            verbose=False,
+        )
+    except torch.onnx.OnnxExporterError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"this model cannot be exported: {reason}") from None
+    assert program is not None
+    graph = program.model_proto
+    if not graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
+        raise UserError("this encoder's graph would take batches of 2 only; use another encoder")
+    del graph.graph.value_info[:]
+    for node in graph.graph.node:  # They name lines of code and their files.
+        node.ClearField("doc_string")
+        del node.metadata_props[:]
+    return graph
+
+
+def _searchsorted(keys: Any, values: Any, **_: Any) -> Any:
+    """`torch.searchsorted` for exports, by bisection: how many of the sorted keys are less."""
+    from onnxscript import opset18
+
+    one = opset18.Constant(value_int=1)
+    count: Any = opset18.Shape(keys)
+    last = opset18.Sub(count, one)
+    place = opset18.Sub(opset18.Mul(values, opset18.Constant(value_int=0)), one)
+    for bit in reversed(range(_MOST_BITS)):
+        further = opset18.Add(place, opset18.Constant(value_int=2**bit))
+        # Beyond the last key only if that is less.
+        key = opset18.Gather(keys, opset18.Min(further, last))
+        place = opset18.Where(opset18.Less(key, values), further, place)
+    return opset18.Min(opset18.Add(place, one), count)
+
+
+@contextmanager
+def _plain_and_quiet() -> Iterator[None]:
+    """Export plain torch code, without warnings: `captioner.cpu` chooses by rows."""
+    before = os.environ.get(cpu.SWITCH)
+    os.environ[cpu.SWITCH] = "0"
+    disabled = logging.root.manager.disable
+    logging.disable(max(disabled, logging.WARNING))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+        os.environ.pop(cpu.SWITCH)
+        if before is not None:
+            os.environ[cpu.SWITCH] = before

@@ -1,0 +1,149 @@
+"""Captions by ONNX graphs, on a CPU in float32, without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from captioner.backends.graphs import (
+    MAP_SHAPE,
+    Graph,
+    GraphStepper,
+    default_threads,
+    graph_errors,
+    open_graphs,
+    search_inputs,
+)
+from captioner.backends.protocol import Array, Sentence
+from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
+from captioner.decoding.options import SearchOptions
+from captioner.decoding.rules import ngram_keys
+from captioner.decoding.search import search_hypotheses
+from captioner.errors import INSTALL, GraphError, UserError
+from captioner.files import read_bytes
+from captioner.model_folders import CONFIG, GRAPHS, NGRAMS, VOCABULARY, ModelFolder
+from captioner.models.caption_config import CaptionNetworksConfig
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.preprocessing import Preprocessing
+
+_CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
+
+
+@dataclass(repr=False, eq=False)
+class GraphCaptions:
+    """The `CaptionBackend` of a folder's graphs. threads: of each graph.
+
+    graphs: encoder, start and step, by their number of threads. shape: L, D.
+    """
+
+    engine: ClassVar[str] = "graphs"
+    can_sample: ClassVar[bool] = False
+    device: ClassVar[None] = None
+
+    folder: ModelFolder
+    vocabulary: Vocabulary
+    preprocessing: Preprocessing
+    map_shape: tuple[int, int]
+    shape: tuple[int, int]
+    ngrams: Array | None
+    threads: int
+    graphs: dict[int, list[Graph]] = field(default_factory=dict)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """See `CaptionBackend`."""
+        return len(self.vocabulary)
+
+    def __repr__(self) -> str:
+        return f"{len(self.vocabulary):,} words, on cpu"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The folder is pickled, not the graphs: every process opens them itself."""
+        return open_captions, (ModelFolder(self.folder.path.resolve()),)
+
+    def for_workers(self, workers: int) -> GraphCaptions:
+        """See `CaptionBackend`. Each worker has its share of the threads."""
+        threads = max(1, self.threads // max(1, workers))
+        if threads not in self.graphs:  # A graph keeps the threads that it was opened with.
+            if ModelFolder(self.folder.path).digests != self.folder.digests:
+                files = self.folder.files
+                raise UserError(f"the graphs in {files} have changed; load the model again")
+            self.graphs[threads], _ = open_graphs(self.folder, GRAPHS, threads)
+        return replace(self, threads=threads)
+
+    def encode(self, pixels: Array) -> Array:
+        """See `CaptionBackend`."""
+        encoder = self.graphs[self.threads][0]
+        normalised = self.preprocessing.normalise(pixels)  # (B, 3, size, size)
+        maps = []
+        with graph_errors(self.folder.path):
+            for first in range(0, len(pixels), _CHUNK):
+                inputs = {"pixels": normalised[first : first + _CHUNK]}
+                maps.append(encoder.run(inputs)["annotations"])
+            return np.concatenate(maps).reshape(len(pixels), *self.shape)  # (B, L, D)
+
+    def new_generator(self, search: SearchOptions) -> None:
+        """No generator: graphs draw no samples."""
+
+    def search(
+        self, annotations: Array, search: SearchOptions, generator: None = None
+    ) -> list[list[Sentence]]:
+        """See `CaptionBackend`."""
+        constraints = caption_constraints(search, self.vocabulary, self.ngrams)
+        rules = search_inputs(constraints, len(self.vocabulary))
+        _, start, step = self.graphs[self.threads]
+        with graph_errors(self.folder.path):
+            stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
+            hypotheses = search_hypotheses(stepper, search.maximum_length)
+        return in_words(hypotheses, self.vocabulary)
+
+    def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Sentence]:
+        """Refused: a graph's step chooses its own words."""
+        raise UserError(f"given captions need torch ({INSTALL}) and engine 'torch'")
+
+    def is_sentence(self, words: Sequence[str]) -> bool:
+        """See `CaptionBackend`."""
+        return all_ngrams_known(words, self.vocabulary, self.ngrams)
+
+
+def open_captions(
+    folder: ModelFolder, device: str = "cpu", precision: str = "float32"
+) -> GraphCaptions:
+    """The backend of a model folder with graphs, which are of its config and vocabulary."""
+    files = folder.files
+    config = folder.read("captioner", CaptionNetworksConfig)
+    vocabulary = Vocabulary.load(files / VOCABULARY)
+    threads = default_threads()
+    graphs, weights = open_graphs(folder, GRAPHS, threads)
+    ngrams = None
+    with graph_errors(files):
+        encoder, _, step = graphs
+        rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
+        shape = rows * columns, config.decoder.memory_size  # L, D
+        if weights is None and os.path.isfile(files / NGRAMS):
+            ngrams = np.frombuffer(read_bytes(files / NGRAMS, "n-grams"), "<i8")
+        elif weights and "ngrams" in weights:
+            words = list(weights["ngrams"].astype(np.int64).T)
+            ngrams = np.sort(ngram_keys(words, len(vocabulary)))  # (N, ORDER) -> (N,)
+        sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
+        annotations = tuple(encoder.outputs["annotations"].shape[1:])
+    expected = config.preprocessing.size, len(vocabulary), shape
+    if (*sizes, annotations) != expected or rows < 1:
+        raise GraphError(f"{files}: the graphs are of another {CONFIG} or vocabulary.json")
+    if "ngrams" in step.inputs and ngrams is None:
+        raise UserError(f"{files / NGRAMS} does not exist; export the captioner again")
+    return GraphCaptions(
+        folder=folder,
+        vocabulary=vocabulary,
+        preprocessing=config.preprocessing,
+        map_shape=(rows, columns),
+        shape=shape,
+        ngrams=ngrams,
+        threads=threads,
+        graphs={threads: graphs},
+    )

@@ -1,0 +1,87 @@
+"""Translations by ONNX graphs, on a CPU in float32, without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from captioner.backends.graphs import (
+    START,
+    STEP,
+    Graph,
+    GraphStepper,
+    default_threads,
+    graph_errors,
+    open_graphs,
+    search_inputs,
+)
+from captioner.decoding.options import TranslationSearch
+from captioner.decoding.rules import Constraints
+from captioner.decoding.search import Hypothesis, search_hypotheses
+from captioner.errors import INSTALL, UserError
+from captioner.model_folders import ModelFolder
+from captioner.models.translation_config import TranslationNetworksConfig
+from captioner.text import TextVocabulary
+from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary_files import load_vocabularies
+
+
+@dataclass(repr=False, eq=False)
+class GraphTranslations:
+    """The `TranslationBackend` of a folder's graphs."""
+
+    engine: ClassVar[str] = "graphs"
+    attends: ClassVar[bool] = True
+    device: ClassVar[None] = None
+
+    folder: ModelFolder
+    source: TextVocabulary
+    target: TextVocabulary
+    start: Graph
+    step: Graph
+
+    def __repr__(self) -> str:
+        return "Transformer on cpu"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The folder is pickled, not the graphs: every process opens them itself."""
+        return open_translations, (ModelFolder(self.folder.path.resolve()),)
+
+    def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
+        """Raises `UserError` for another layer or head than the model's: a graph has one."""
+        if layer is not None or head is not None:
+            raise UserError(f"another layer or head needs torch ({INSTALL}) and engine 'torch'")
+
+    def new_generator(self, search: TranslationSearch) -> None:
+        """No generator: graphs draw no samples."""
+
+    def search(
+        self,
+        sources: list[list[int]],
+        search: TranslationSearch,
+        forbidden: tuple[int, ...],
+        generator: None = None,
+    ) -> list[list[Hypothesis]]:
+        """See `TranslationBackend`. Raises `UserError` for options of sampling."""
+        rows = [[*source, Vocabulary.end] for source in sources]
+        lengths = np.array(list(map(len, rows)))  # (B,)
+        mask = np.arange(lengths.max()) < lengths[:, None]  # (B, S)
+        tokens = np.full(mask.shape, Vocabulary.pad)  # (B, S)
+        tokens[mask] = np.concatenate(rows)
+        rules = search_inputs(Constraints(search, forbidden), len(self.target))
+        inputs = {"tokens": tokens, "mask": mask}
+        with graph_errors(self.folder.path):
+            stepper = GraphStepper(self.start, self.step, inputs, rules)
+            return search_hypotheses(stepper, search.maximum_length, search.coverage_penalty, mask)
+
+
+def open_translations(
+    folder: ModelFolder, device: str = "cpu", precision: str = "float32"
+) -> GraphTranslations:
+    """The backend of a model folder with graphs."""
+    config = folder.read("translator", TranslationNetworksConfig)
+    source, target = load_vocabularies(folder.files, config.joint_vocabulary)
+    (start, step), _ = open_graphs(folder, [START, STEP], default_threads())
+    return GraphTranslations(folder, source, target, start, step)

@@ -1,0 +1,116 @@
+"""The protocols of backends, which compute the networks of captioners and translators."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from captioner.decoding.options import SearchOptions, TranslationSearch
+from captioner.decoding.search import Hypothesis
+from captioner.text import TextVocabulary
+from captioner.vision.preprocessing import Preprocessing
+
+Array = np.ndarray[Any, Any]
+
+
+class Sentence(NamedTuple):
+    """A caption in words, as a backend gives it.
+
+    words: T. log_probabilities: T + 1, in nats, the end's last. attention: (T, L), float32, a map
+    of each word. score: by which a search ranks, None of a given sentence. cut: as `Hypothesis`.
+    """
+
+    words: list[str]
+    log_probabilities: list[float]
+    attention: Array
+    score: float | None = None
+    cut: bool = False
+
+
+class CaptionBackend(Protocol):
+    """Computes captions of preprocessed photos.
+
+    engine: its name. map_shape: rows and columns of an attention map. device: torch's, if it has
+    one. threads: of a CPU that compute a batch; 1 of a GPU. can_sample: whether it draws samples;
+    else `Captioner` refuses such a search.
+    """
+
+    engine: ClassVar[str]
+    can_sample: ClassVar[bool]
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """From photos to the pixels that `encode` takes."""
+
+    @property
+    def map_shape(self) -> tuple[int, int]:
+        """Rows and columns of an attention map; L is their product."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V, the words or other tokens that captions are made of."""
+
+    @property
+    def device(self) -> Any:
+        """Torch's device; None where nothing is computed by torch."""
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CPU that compute a batch."""
+
+    def encode(self, pixels: Array) -> Any:
+        """Pixels (B, 3, size, size), uint8 -> annotation vectors (B, L, D)."""
+
+    def search(
+        self, annotations: Any, search: SearchOptions, generator: Any = None
+    ) -> list[list[Sentence]]:
+        """Annotation vectors (B, L, D) -> the sentences of each photo, best first.
+
+        generator: of samples, from `new_generator`.
+        """
+
+    def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Sentence]:
+        """Annotation vectors (B, L, D), and the words of a caption for each -> their scores.
+
+        A word that it lacks is fed and scored as the unknown-word token, as in training.
+        """
+
+    def new_generator(self, search: SearchOptions) -> Any:
+        """The generator of the samples of all batches; None without sampling."""
+
+    def is_sentence(self, words: Sequence[str]) -> bool:
+        """Whether people wrote all n-grams of a caption; False of a model without n-grams."""
+
+    def for_workers(self, workers: int) -> "CaptionBackend":
+        """This backend, for so many threads that caption a batch each; 0: the caller alone."""
+
+
+class TranslationBackend(Protocol):
+    """Computes translations of tokens. attends: whether it has alignments."""
+
+    engine: ClassVar[str]
+    source: TextVocabulary
+    target: TextVocabulary
+
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention, and so alignments."""
+
+    @property
+    def device(self) -> Any:
+        """Torch's device; None where nothing is computed by torch."""
+
+    def search(
+        self,
+        sources: list[list[int]],
+        search: TranslationSearch,
+        forbidden: tuple[int, ...],
+        generator: Any = None,
+    ) -> list[list[Hypothesis]]:
+        """Source tokens -> the hypotheses of each, best first. forbidden: tokens."""
+
+    def new_generator(self, search: TranslationSearch) -> Any:
+        """The generator of samples; None without sampling."""
+
+    def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
+        """See `Translator.choose_alignment`."""

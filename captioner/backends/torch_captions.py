@@ -1,0 +1,208 @@
+"""Captions by torch: a captioner's encoder and decoder, to train, to save and to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from captioner.backends.protocol import Array, CaptionBackend, Sentence
+from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
+from captioner.decoding.loop import decode, make_generator, make_strategy
+from captioner.decoding.options import SearchOptions
+from captioner.decoding.rules import ORDER, ngram_keys
+from captioner.devices import choose_device, choose_precision
+from captioner.errors import UserError
+from captioner.memory_limits import check_memory
+from captioner.model_folders import CONFIG, VOCABULARY, WEIGHTS, ModelFolder
+from captioner.models.caption_config import CaptionDecoderConfig, CaptionNetworksConfig
+from captioner.models.caption_decoder import CaptionDecoder
+from captioner.models.caption_transformer import TransformerDecoder
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
+from captioner.module_weights import load_weights
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoder import Encoder
+from captioner.vision.encoder_families import make_encoder
+from captioner.vision.preprocessing import Preprocessing
+
+NGRAMS = "ngrams"  # In the weights: a tensor (N, ORDER).
+_PIXEL = 2 * 64 * 4  # Bytes of a VGG's first two feature maps, the largest.
+_DECODERS: dict[str, Callable[[Any, int], CaptionDecoder]] = {
+    "lstm": ShowAttendTellDecoder,
+    "transformer": TransformerDecoder,
+}
+"""By `CaptionDecoderConfig.kind`."""
+
+
+@dataclass(repr=False, eq=False)
+class TorchCaptions:
+    """The `CaptionBackend` of an encoder and a decoder.
+
+    ngrams: of `Rules`, on the device of the weights, to which the search keeps.
+    """
+
+    engine: ClassVar[str] = "torch"
+    can_sample: ClassVar[bool] = True
+
+    encoder: Encoder
+    decoder: CaptionDecoder
+    vocabulary: Vocabulary
+    preprocessing: Preprocessing
+    ngrams: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        needed = self.encoder.annotation_size
+        if (size := self.decoder.config.memory_size) != needed:
+            raise UserError(f"decoder memory_size {size} is not {needed}, that of the encoder")
+        if 0 in self.map_shape:
+            size = self.preprocessing.size
+            name = self.encoder.config.name
+            raise UserError(f"preprocessing size {size} is too small for the encoder {name}")
+        self.encoder.eval()
+        self.decoder.eval()
+
+    @property
+    def vocabulary_size(self) -> int:
+        """See `CaptionBackend`."""
+        return len(self.vocabulary)
+
+    def __repr__(self) -> str:
+        return f"{self.encoder.config.name}, {len(self.vocabulary):,} words, on {self.device}"
+
+    @property
+    def map_shape(self) -> tuple[int, int]:
+        """See `CaptionBackend`."""
+        return self.encoder.map_shape(self.preprocessing.size, self.preprocessing.size)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.decoder.embedding.weight.device
+
+    @property
+    def threads(self) -> int:
+        """See `CaptionBackend`."""
+        return torch.get_num_threads() if self.device.type == "cpu" else 1
+
+    def to(self, device: torch.device | str) -> TorchCaptions:
+        """Move the weights to a device, in place; returns itself."""
+        self.encoder.to(device)
+        self.decoder.to(device)
+        self.ngrams = None if self.ngrams is None else self.ngrams.to(device)
+        return self
+
+    def for_inference(self, precision: torch.dtype = torch.float32) -> TorchCaptions:
+        """Fold the encoder's batch normalisation and cast its weights, in place; returns itself.
+
+        Not to be trained or saved then. The search stays in float32: many captions have a close
+        second, which would win by the rounding.
+        """
+        self.encoder = self.encoder.fold_batch_norm().to(precision)
+        return self
+
+    def for_workers(self, workers: int) -> TorchCaptions:
+        """Itself: all workers share torch's threads."""
+        return self
+
+    def encode(self, pixels: Array) -> Tensor:
+        """See `CaptionBackend`."""
+        on_device = torch.from_numpy(pixels).to(self.device)
+        return self.encoder.encode(self.preprocessing.normalise(on_device))
+
+    def new_generator(self, search: SearchOptions) -> torch.Generator | None:
+        """See `CaptionBackend`."""
+        return make_generator(search, self.device) if search.sample else None
+
+    @torch.no_grad()
+    def search(
+        self, annotations: Any, search: SearchOptions, generator: torch.Generator | None = None
+    ) -> list[list[Sentence]]:
+        """See `CaptionBackend`."""
+        hypotheses = decode(
+            self.decoder,
+            self.decoder.remember(torch.as_tensor(annotations).to(self.device)),
+            start=Vocabulary.start,
+            end=Vocabulary.end,
+            strategy=make_strategy(search, generator or self.new_generator(search)),
+            constraints=caption_constraints(search, self.vocabulary, self.ngrams),
+            length_normalisation=search.length_normalisation,
+        )
+        return in_words(hypotheses, self.vocabulary)
+
+    @torch.no_grad()
+    def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Sentence]:
+        """See `CaptionBackend`."""
+        vocabulary = self.vocabulary
+        start, end = vocabulary.start, vocabulary.end
+        rows = [torch.tensor([start, *vocabulary.encode(words), end]) for words in captions]
+        tokens = pad_sequence(rows, batch_first=True).to(self.device)  # (B, T + 2)
+        memory = self.decoder.remember(torch.as_tensor(annotations).to(self.device))
+        output = self.decoder(memory, tokens[:, None, :-1])  # one row a photo
+        terms = torch.log_softmax(output.logits[:, 0].float(), dim=-1)  # (B, T + 1, V)
+        terms = terms.gather(-1, tokens[:, 1:, None]).squeeze(-1).cpu()  # (B, T + 1)
+        weights = output.weights[:, 0].float().cpu().numpy()  # (B, T + 1, L)
+        return [
+            Sentence(
+                words=list(words),
+                log_probabilities=terms[row, : len(words) + 1].tolist(),
+                attention=weights[row, : len(words)],
+            )
+            for row, words in enumerate(captions)
+        ]
+
+    def is_sentence(self, words: Sequence[str]) -> bool:
+        """See `CaptionBackend`."""
+        return all_ngrams_known(words, self.vocabulary, self.ngrams)
+
+
+def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionDecoder:
+    """The decoder of a configuration for so many words, with fresh weights."""
+    return _DECODERS[config.kind](config, vocabulary_size)
+
+
+def networks_of(backend: CaptionBackend) -> TorchCaptions:
+    """A backend that can be trained and saved; refuses another."""
+    if not isinstance(backend, TorchCaptions):
+        raise UserError(
+            f"a captioner computed by {backend.engine} has no networks to train or save"
+        )
+    return backend
+
+
+def load_networks(folder: ModelFolder) -> TorchCaptions:
+    """The networks of a model folder on the CPU, to train or to compute."""
+    config = folder.read("captioner", CaptionNetworksConfig)
+    folder.check()
+    files = folder.files
+    vocabulary = Vocabulary.load(files / VOCABULARY)
+    with torch.device("meta"):  # Allocates no memory and draws no initial weights.
+        encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
+        decoder = make_decoder(config.decoder, len(vocabulary))
+    check_memory(
+        _PIXEL * config.preprocessing.size**2,
+        f"{files / CONFIG}: a photo of preprocessing.size {config.preprocessing.size}",
+    )
+    model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
+    others = load_weights(model, files / WEIGHTS, [NGRAMS], folder.digests.get(WEIGHTS))
+    keys = None
+    if others:
+        ngrams, words = others[NGRAMS], len(vocabulary)
+        has_ngrams = ngrams.shape[1:] == (ORDER,) and not ngrams.is_floating_point() and len(ngrams)
+        if not has_ngrams or not 0 <= int(ngrams.min()) <= int(ngrams.max()) < words:
+            problem = f"tensor {NGRAMS!r} does not hold {ORDER}-grams of {words} words"
+            raise UserError(f"{files / WEIGHTS}: {problem}")
+        keys = ngram_keys(ngrams.long().unbind(dim=1), words).sort().values  # (N,)
+    try:
+        return TorchCaptions(encoder, decoder, vocabulary, config.preprocessing, keys)
+    except UserError as error:
+        raise UserError(f"{files / CONFIG}: {error}") from None
+
+
+def open_captions(folder: ModelFolder, device: str, precision: str) -> TorchCaptions:
+    """The backend of a model folder, for inference."""
+    dtype = choose_precision(precision)
+    return load_networks(folder).to(choose_device(device)).for_inference(dtype)

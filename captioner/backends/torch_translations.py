@@ -1,0 +1,113 @@
+"""Translations by torch: a translation model, to train, to save and to compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import nn
+
+from captioner.decoding.loop import decode, make_generator, make_strategy
+from captioner.decoding.options import TranslationSearch
+from captioner.decoding.rules import Constraints
+from captioner.decoding.search import Hypothesis
+from captioner.devices import autocast, choose_device, choose_precision
+from captioner.errors import UserError
+from captioner.model_folders import CONFIG, WEIGHTS, ModelFolder
+from captioner.models.transformer import Transformer
+from captioner.models.translation_config import TranslationModelConfig, TranslationNetworksConfig
+from captioner.models.translation_model import TranslationModel
+from captioner.module_weights import load_weights
+from captioner.text import TextVocabulary
+from captioner.text.token_batches import collate_sources
+from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary_files import load_vocabularies
+
+
+@dataclass(repr=False, eq=False)
+class TorchTranslations:
+    """The `TranslationBackend` of a model. config: of `model`. precision: of matrix products."""
+
+    engine: ClassVar[str] = "torch"
+
+    config: TranslationModelConfig
+    model: TranslationModel
+    source: TextVocabulary
+    target: TextVocabulary
+    precision: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        self.model.eval()
+
+    def __repr__(self) -> str:
+        return f"{type(self.model).__name__} on {self.device}"
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.model.embeddings.target_embedding.weight.device
+
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention, and so alignments."""
+        return self.config.sequence_to_sequence is None
+
+    def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
+        """See `Translator.choose_alignment`."""
+        chosen: dict[str, Any] = {} if layer is None else {"alignment_layer": layer}
+        if head is not None:
+            chosen["alignment_head"] = None if head == "mean" else head
+        if isinstance(self.model, Transformer):
+            self.model.config = self.model.config.replace(**chosen)
+        elif chosen:
+            raise UserError("an alignment layer or head needs a Transformer, which this is not")
+
+    def new_generator(self, search: TranslationSearch) -> torch.Generator:
+        """The generator of samples."""
+        return make_generator(search, self.device)
+
+    @torch.no_grad()
+    def search(
+        self,
+        sources: list[list[int]],
+        search: TranslationSearch,
+        forbidden: tuple[int, ...],
+        generator: torch.Generator | None = None,
+    ) -> list[list[Hypothesis]]:
+        """See `TranslationBackend`."""
+        tokens, mask = collate_sources(sources)
+        with autocast(self.device, self.precision):
+            return decode(
+                self.model,
+                self.model.remember(tokens.to(self.device), mask),
+                start=Vocabulary.start,
+                end=Vocabulary.end,
+                strategy=make_strategy(search, generator),
+                constraints=Constraints(search, forbidden),
+                length_normalisation=search.length_normalisation,
+                coverage_penalty=search.coverage_penalty,
+            )
+
+
+def load_translation_model(folder: ModelFolder) -> TorchTranslations:
+    """The model of a folder on the CPU, to train or to compute."""
+    config = folder.read("translator", TranslationNetworksConfig)
+    folder.check()
+    source, target = load_vocabularies(folder.files, config.joint_vocabulary)
+    try:
+        with torch.device("meta"):  # Allocates no memory and draws no initial weights.
+            model = config.model.make(len(source), len(target))
+    except UserError as error:
+        raise UserError(f"{folder.files / CONFIG}: {error}") from None
+    weights = folder.files / WEIGHTS
+    load_weights(nn.ModuleDict({"model": model}), weights, digest=folder.digests.get(WEIGHTS))
+    return TorchTranslations(config.model, model, source, target)
+
+
+def open_translations(folder: ModelFolder, device: str, precision: str) -> TorchTranslations:
+    """The backend of a model folder, for inference."""
+    backend = load_translation_model(folder)
+    backend.model.to(choose_device(device))
+    backend.precision = choose_precision(precision)
+    return backend

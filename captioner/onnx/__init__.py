@@ -1,1 +1,0 @@
-"""Models as ONNX graphs: written with torch, run without. Not here: the search."""

@@ -1,0 +1,119 @@
+"""A static page that captions photos in the browser, with the ONNX folder beside it."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from captioner.backends.graph_captions import open_captions
+from captioner.backends.graph_file import STORED, external_weights
+from captioner.backends.graphs import search_inputs
+from captioner.backends.vocabulary_search import caption_constraints
+from captioner.caption.confidence import LEAST_TRUE
+from captioner.caption.config import captioner_config
+from captioner.decoding.rules import Constraints
+from captioner.errors import UserError
+from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
+from captioner.model_folders import GRAPHS, NGRAMS, WEIGHTS, ModelFolder
+from captioner.render.page import DOUBTFUL, static_file, viewer_script
+from captioner.schema import to_mapping
+from captioner.weight_files import StoredTensor, weights_header
+
+RUNTIME = "onnxruntime-web@1.22.0"  # Runs the graphs in the browser. MIT licence.
+_RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+_SUFFIX = ".mjs", ".js"  # Of scripts, there and here: servers may not know the first.
+
+_STATIC = Path(__file__).with_name("page_files")
+
+
+def has_graphs_for_browsers(folder: ModelFolder) -> bool:
+    """Whether a page can have a captioner's graphs: browsers read weights at the graphs' offsets.
+
+    Another tool may have saved the weights again, at other offsets.
+    """
+    if folder.kind != "captioner" or not folder.has_graphs:
+        return False
+    files = folder.files
+    tensors = weights_header(files / WEIGHTS)[1] if folder.has_weights else {}
+    external: dict[str, StoredTensor] = {}
+    for name in GRAPHS:
+        external |= external_weights(files / name, read_bytes(files / name, "graph"))
+    return all(external[name] == tensors.get(name.removesuffix(STORED)) for name in external)
+
+
+def write_page(folder: Path) -> None:
+    """Write the page into a folder with graphs; npm fetches `RUNTIME`."""
+    _write_runtime(folder)
+    model = ModelFolder(folder)
+    graphs = open_captions(model)
+    config = captioner_config(model)
+    constraints = caption_constraints(config.search, graphs.vocabulary, graphs.ngrams)
+    if graphs.ngrams is not None:
+        write_bytes(folder / NGRAMS, graphs.ngrams.astype("<i8").tobytes())
+    preprocessing = to_mapping(graphs.preprocessing)
+    # Exported graphs hold their weights: then there is no file of them.
+    needed = (folder / name for name in (*GRAPHS, NGRAMS, WEIGHTS))
+    files = [path for path in needed if path.is_file()]
+    description = {
+        "files": {path.name: path.stat().st_size for path in files},
+        "words": graphs.vocabulary.words,
+        "search": to_mapping(config.search),
+        "preprocessing": preprocessing,
+        "inputs": _inputs(constraints, len(graphs.vocabulary)),
+        "function_words": constraints.repeatable,
+        "confidence": config.confidence and to_mapping(config.confidence),
+        "least_true": LEAST_TRUE,
+    }
+    write_json(folder / "captioner.json", description)
+    region = {"map_shape": graphs.map_shape, **preprocessing}
+    numbers = f"const REGION = {json.dumps(region)}, DOUBTFUL = {DOUBTFUL};\n"
+    script = f"{numbers}{viewer_script()}\n{_static('page.js')}"
+    write_text(folder / "page.js", script)
+    styles = [static_file("viewer.css"), static_file("page.css"), _static("page.css")]
+    write_text(folder / "page.css", "".join(styles))
+    for name in ("index.html", "captioner.js", "worker.js", "onnxruntime-web.LICENSE.txt"):
+        write_text(folder / name, _static(name))
+    digest = hashlib.sha256()
+    worker = folder / "service_worker.js"  # An earlier export may have left one.
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path != worker:
+            digest.update(path.name.encode() + path.read_bytes())
+    kept = f"captioner-{digest.hexdigest()[:16]}"
+    write_text(worker, f"const KEPT = {json.dumps(kept)};\n{_static('service_worker.js')}")
+
+
+def _inputs(constraints: Constraints, vocabulary_size: int) -> dict[str, Any]:
+    """The arrays of `search_inputs` as type, shape and values, without the n-grams."""
+    arrays = search_inputs(replace(constraints, ngrams=None), vocabulary_size)
+    return {
+        name: {"type": array.dtype.name, "shape": array.shape, "values": array.ravel().tolist()}
+        for name, array in arrays.items()
+    }
+
+
+def _static(name: str) -> str:
+    return read_text(_STATIC / name)
+
+
+def _write_runtime(folder: Path) -> None:
+    """Copy the files of `RUNTIME` that the page needs out of npm's archive."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise UserError(f"--page needs npm, which fetches {RUNTIME}")
+    with tempfile.TemporaryDirectory() as work:
+        command = [npm, "pack", RUNTIME, "--silent", "--pack-destination", work]
+        packed = subprocess.run(command, capture_output=True, text=True, cwd=work)
+        if packed.returncode:
+            reason = (packed.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise UserError(f"npm could not fetch {RUNTIME}: {reason}")
+        (fetched,) = Path(work).glob("*.tgz")
+        with tarfile.open(fetched) as archive:
+            for name in _RUNTIME_FILES:
+                member = archive.extractfile(f"package/dist/{name}")
+                assert member is not None
+                write_bytes(folder / name.replace(*_SUFFIX), member.read())

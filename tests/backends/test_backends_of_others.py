@@ -1,0 +1,99 @@
+"""The captioner that docs/extending.md adds: a backend of another package, through every output."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from samples import Patch, Refused
+from serve.serve_samples import asking, caption
+
+import captioner
+from captioner.cli.main import main
+from captioner.serve.service import Service
+
+PHOTOS = {"meadow.png": (60, 160, 60), "sky.png": (50, 80, 200)}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
+    """A model folder of the installed package `colours`, beside photos."""
+    page = Path(__file__).parents[2] / "docs" / "extending.md"
+    section = page.read_text(encoding="utf-8").partition("## Adding a captioner from elsewhere")[2]
+    code, entry_points = (block.partition("\n")[2] for block in section.split("```")[1:4:2])
+    site, metadata = tmp_path / "site", tmp_path / "site" / "colours-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (site / "colours.py").write_text(code, encoding="utf-8")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\nVersion: 1.0\n")
+    listed = entry_points.replace('project.entry-points."captioner.backends"', "captioner.backends")
+    (metadata / "entry_points.txt").write_text(listed.replace('"', ""), encoding="utf-8")
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.chdir(tmp_path)
+    Path("model").mkdir()
+    Path("model/config.json").write_text('{"backend": "colours", "search": {"beam": 3}}')
+    Path("photos").mkdir()
+    for name, colour in PHOTOS.items():
+        photo = np.full((64, 64, 3), colour, np.uint8)
+        photo[:32, :32] = (200, 40, 40)
+        Image.fromarray(photo).save(Path("photos") / name)
+    yield tmp_path / "model"
+    sys.modules.pop("colours", None)
+
+
+def test_it_is_a_captioner_with_maps(folder: Path) -> None:
+    model = captioner.load(folder)
+    assert (type(model), model.engine) == (captioner.Captioner, "colours")
+    found = model.caption("photos/sky.png", n_best=3)
+    assert [str(each) for each in (found, *found.alternatives)][:2] == [
+        "a blue photo",
+        "a red photo",
+    ]
+    blue, red = (each.attention[1] for each in (found, found.alternatives[0]))
+    assert blue[:2, :2].max() < 0.01 < red[:2, :2].min()
+    assert blue[2:].min() > 0.05 > red[2:].max()
+
+
+def test_every_output_is_written_and_resumed(capsys: pytest.CaptureFixture[str]) -> None:
+    command = (
+        "caption photos/ --model model --n-best 2 --overlay maps/ --gif gifs/ --html page.html"
+    )
+    tables = "--jsonl captions.jsonl --csv captions.csv --xmp"
+    assert main([*command.split(), *tables.split()]) == 0
+    printed = capsys.readouterr().out
+    assert "photos/sky.png: a blue photo  (score" in printed
+    lines = Path("captions.jsonl").read_text().splitlines()
+    assert [json.loads(line)["caption"] for line in lines] == ["a green photo", "a blue photo"]
+    assert "a green photo" in Path("captions.csv").read_text()
+    assert "a blue photo" in Path("photos/sky.xmp").read_text()
+    assert Path("page.html").read_text().count(">red<") == 2  # In the second captions.
+    for name in ("maps/sky.png", "gifs/sky.gif"):
+        assert Image.open(name).width > 64
+    assert main(["caption", "photos/", "--model", "model", *tables.split()[:2], "--resume"]) == 0
+    assert "2 of 2 photos are captioned already" in capsys.readouterr().err
+    assert Path("captions.jsonl").read_text().splitlines() == lines
+
+
+def test_it_is_scored_and_served(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("people.csv").write_text("image,caption\nmeadow.png,a green photo\nsky.png,a sky\n")
+    data = ["--format", "table", "--annotations", "people.csv", "--images", "photos"]
+    assert main(["evaluate", "model", *data]) == 0
+    assert "BLEU-4" in capsys.readouterr().out
+    assert main(["maps", "model", "--format", "shapes", "--count", "3"]) == 0
+    assert "pointing game" in capsys.readouterr().out
+    with asking(Service(captioner.load(folder))) as client:
+        sent = [("photo", ("sky.png", Path("photos/sky.png").read_bytes()))]
+        assert caption(client, sent)[0]["captions"][0]["caption"] == "a blue photo"
+
+
+def test_it_is_listed_and_what_it_cannot_do_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+) -> None:
+    assert main(["info", "model"]) == 0
+    assert "backends       graphs, torch, colours" in capsys.readouterr().out
+    sample = ["caption", "photos/sky.png", "--model", "model", "--sample"]
+    assert "sampling needs torch" in refused(sample)
+    (folder / "config.json").write_text('{"backend": "colors"}')
+    assert "needs the backend 'colors' of another package" in refused(sample[:-1])

@@ -1,0 +1,265 @@
+"""Models as graphs: the package's captions and translations, beside weights or with their own."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from samples import (
+    Patch,
+    Refused,
+    assert_same_captions,
+    confidence_weights,
+    drop_digests,
+    make_captioner,
+    photo,
+    save_photo,
+    some_ngrams,
+)
+from translate.translation_samples import make_translator
+
+import captioner
+from captioner.backends.export import add_graphs
+from captioner.backends.torch_captions import TorchCaptions
+from captioner.caption.captioner import Captioner
+from captioner.caption.confidence import Confidence, WordWeights
+from captioner.caption.folder import export_model, save_model
+from captioner.errors import UserError
+from captioner.files import write_bytes
+from captioner.loading import LANGUAGES
+from captioner.model_folders import DEMO_PHOTO, model_folder
+from captioner.models.caption_config import DecoderConfig, TransformerDecoderConfig
+from captioner.models.caption_transformer import TransformerDecoder
+from captioner.models.show_attend_tell import ShowAttendTellDecoder
+from captioner.translate.folder import save_translator
+from captioner.vision.encoder_config import encoder_config
+from captioner.vision.encoder_families import make_encoder
+from captioner.vision.preprocessing import Preprocessing
+
+pytestmark = pytest.mark.slow
+
+
+def make_calibrated() -> Captioner:
+    """The tiny captioner, with n-grams and a confidence."""
+    model = make_captioner()
+    model.backend.ngrams = some_ngrams(len(model.backend.vocabulary), 0.5)
+    weights = confidence_weights(1.0, 0.5, 0.3, 0.1, -0.02)
+    words = WordWeights(intercept=-1, probability=3, caption=0.5, both=0.1, offsets={"dog": 0.4})
+    model.confidence = Confidence(weights=weights, unsure_below=0.45, words=words)
+    return model
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("onnx")
+    export_model(make_calibrated(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder with graphs beside its weights."""
+    folder = tmp_path_factory.mktemp("saved")
+    save_model(make_calibrated(), folder)
+    add_graphs(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["exported", "saved"])
+def test_captions_maps_and_confidence_are_the_captioners(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(kind)
+    model, graphs = make_calibrated(), captioner.load(folder)
+    model.backend.for_inference()
+    if kind == "saved":
+        model = captioner.load(folder, engine="torch")
+    assert graphs.engine == "graphs"
+    photos = [photo(seed, (90 + 7 * seed, 80)) for seed in range(12)]
+    for options in (
+        {},
+        {"n_best": 10, "beam": 10, "length_normalisation": 0.7},
+        {"n_best": 12, "beam": 12, "minimum_length": 0, "maximum_length": 1},
+        {"n_best": 5, "beam": 5, "maximum_length": 3},
+        {"beam": 1},
+        {"cautious": True, "n_best": 2},
+        {"truth_weight": 3.0, "n_best": 2},
+        {"n_best": 3, "block_ngrams": 2, "repeat_distance": 3},
+        {"block_ngrams": 1, "minimum_length": 4},
+    ):
+        found = graphs.caption(photos, batch_size=5, **options)
+        assert_same_captions(found, model.caption(photos, **options))
+    (caption,) = pickle.loads(pickle.dumps(graphs)).caption(photos[:1])
+    assert_same_captions([caption], model.caption(photos[:1]))
+    caption.overlay(tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
+    assert graphs.caption_annotations(np.zeros((0, 16, 25), np.float32)) == []
+
+
+def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_path: Path) -> None:
+    model = captioner.load(engine="torch")
+    packaged = captioner.load(engine="graphs")
+    photos = [photo(seed, (224, 224)) for seed in range(12)] + [DEMO_PHOTO]
+    pixels = np.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(np.float32)
+    assert_same_captions(packaged.caption(photos), model.caption(photos))
+    whole, sizes = packaged.encode(pixels), []
+    for precision, error in (("float16", 1e-5), ("int8", 0.015)):  # The package's are in float16.
+        folder = tmp_path / precision
+        export_model(model, folder, precision)  # type: ignore[arg-type]
+        graphs = captioner.load(folder)
+        sizes.append((folder / "encoder.onnx").stat().st_size)
+        assert graphs.caption(DEMO_PHOTO).text == "a close up of a cat"
+        assert np.linalg.norm(whole - graphs.encode(pixels)) < error * np.linalg.norm(whole)
+    assert 0.5 < sizes[1] / sizes[0] < 0.8
+
+
+@pytest.mark.parametrize("name", LANGUAGES.values())
+def test_the_packaged_translators_write_the_same(name: str) -> None:
+    plain = captioner.load_translator(name, engine="torch")
+    assert sum(path.stat().st_size for path in model_folder(name).glob("*.onnx")) < 300_000
+    graphs = captioner.load_translator(name)
+    assert graphs.engine == "graphs"
+    sentences = [
+        "A man is riding a brown horse on the beach.",
+        "Two dogs",
+        "",
+        "A group of people stand in front of a large building in Zxqv.",
+    ]
+    for options in ({"n_best": 5}, {"beam": 1}, {"n_best": 8, "coverage_penalty": 0.4}):
+        pairs = zip(
+            graphs.translate(sentences, **options),
+            plain.translate(sentences, **options),
+            strict=True,
+        )
+        for one, other in pairs:
+            assert (one.text, one.words) == (other.text, other.words)
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+            np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["torchvision/resnet18", "timm/test_vit"])
+def test_encoders_of_libraries_are_exported_as_they_compute(tmp_path: Path, name: str) -> None:
+    size = 64
+    encoder = make_encoder(encoder_config({"name": name}))
+    config = DecoderConfig(memory_size=encoder.annotation_size, hidden_size=8, attention_size=8)
+    decoder = ShowAttendTellDecoder(config, 14)
+    vocabulary = make_captioner().backend.vocabulary
+    networks = TorchCaptions(encoder, decoder, vocabulary, Preprocessing(size=size))
+    export_model(Captioner(networks), tmp_path)
+    pixels = np.random.default_rng(0).integers(256, size=(3, 3, size, size), dtype=np.uint8)
+    found = torch.from_numpy(captioner.load(tmp_path).backend.encode(pixels))  # In 2 and 1.
+    torch.testing.assert_close(found, networks.encode(pixels), rtol=1e-3, atol=1e-3)
+
+
+def test_batches_at_once_agree_with_one(exported: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    model = captioner.load(exported, engine="graphs")
+    photos = [save_photo(tmp_path / f"{number}.png", seed=number) for number in range(5)]
+    threads = [model.backend.for_workers(workers).threads for workers in (0, 1, 3)]
+    assert threads == [4, 4, 1]
+    expected = [model.caption(photo, beam=2) for photo in photos]
+    assert_same_captions(model.caption(photos, batch_size=2, beam=2), expected)
+
+
+def test_graphs_of_other_weights_are_left_alone(
+    saved: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    folder = tmp_path / "model"
+    shutil.copytree(saved, folder)
+    model = captioner.load(folder, engine="graphs")
+    assert model.backend.for_workers(2).threads == 2
+    drop_digests(folder)
+    with pytest.raises(UserError, match="have changed; load the model again"):
+        model.backend.for_workers(4)
+    graphs = {path: path.read_bytes() for path in folder.glob("*.onnx")}
+    save_model(make_captioner(), folder)
+    assert [path for path in graphs if path.exists()] == []
+    for path, content in graphs.items():
+        path.write_bytes(content)
+    assert captioner.load(folder).engine == "torch"
+    with pytest.raises(UserError, match=r"encoder\.onnx is damaged, or of another model"):
+        captioner.load(folder, engine="graphs")
+    drop_digests(folder)
+    assert captioner.load(folder).engine == "torch"
+    with pytest.raises(UserError, match="are of other weights"):
+        captioner.load(folder, engine="graphs")
+
+
+def test_a_stopped_export_leaves_the_model_before(
+    exported: Path, saved: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    pixels = [photo(1)]
+    for source, write in ((exported, export_other), (saved, add_graphs)):
+        folder = tmp_path / source.name
+        shutil.copytree(source, folder)
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        written: list[Path] = []
+
+        def stop(path: Path, content: bytes, written: list[Path] = written) -> None:
+            if len(written) == 2:
+                raise KeyboardInterrupt
+            written.append(path)
+            write_bytes(path, content)
+
+        monkeypatch.setattr("captioner.backends.export.write_bytes", stop)
+        with pytest.raises(KeyboardInterrupt):
+            write(folder)
+        monkeypatch.undo()
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        assert captioner.load(folder, engine="graphs").caption(pixels)
+    with pytest.raises(UserError, match="holds a model with its weights; export into another"):
+        export_other(folder)
+
+
+def export_other(folder: Path) -> None:
+    export_model(make_captioner(seed=3), folder)
+
+
+def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) -> None:
+    shutil.copytree(exported, tmp_path / "onnx")
+    export_model(make_captioner(), tmp_path / "onnx")
+    assert not (tmp_path / "onnx/ngrams.bin").exists()
+    found = captioner.load(tmp_path / "onnx").caption([DEMO_PHOTO])
+    assert_same_captions(found, make_captioner().caption([DEMO_PHOTO]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("step.onnx", b"no graph", "step.onnx is damaged, or none of captioner's"),
+        ("ngrams.bin", b"123456", "ngrams.bin is damaged"),
+        ("config.json", json.dumps({"format": "other"}).encode(), "no format 'captioner"),
+    ],
+)
+def test_damaged_folders_are_refused(
+    exported: Path, tmp_path: Path, name: str, content: bytes, sentence: str
+) -> None:
+    folder = tmp_path / "broken"
+    shutil.copytree(exported, folder)
+    (folder / name).write_bytes(content)
+    with pytest.raises(UserError, match=sentence):
+        captioner.load(folder, engine="graphs")
+
+
+def test_what_graphs_cannot_do_is_refused(exported: Path, refused: Refused, tmp_path: Path) -> None:
+    graphs = captioner.load(exported)
+    with pytest.raises(UserError, match="sampling needs torch"):
+        graphs.caption(photo(), sample=True)
+    translator = captioner.load_translator(engine="graphs")
+    with pytest.raises(UserError, match="needs torch"):
+        translator.choose_alignment(0, "mean")
+    with pytest.raises(UserError, match="engine 'other' is not one of auto, graphs, torch"):
+        captioner.load(engine="other")  # type: ignore[call-overload]
+    assert "exists; --overwrite replaces it" in refused(["export", "default", str(exported)])
+    config = TransformerDecoderConfig(embedding_size=8, heads=2, layers=1, inner_size=8)
+    transformer = make_captioner()
+    transformer.backend.decoder = TransformerDecoder(config, len(transformer.backend.vocabulary))
+    with pytest.raises(UserError, match="'transformer' cannot be exported"):
+        export_model(transformer, tmp_path / "model")
+    save_translator(make_translator("dot"), tmp_path)
+    with pytest.raises(UserError, match="only Transformers and captioners can be exported"):
+        add_graphs(tmp_path)

@@ -1,0 +1,317 @@
+"""Graphs of strangers, damaged ones and those of another model: one sentence, or torch."""
+
+import json
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import AttributeProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, helper
+from onnx.numpy_helper import from_array
+from safetensors.torch import load_file, save_file
+from samples import Refused, change_config, drop_digests
+
+import captioner
+from captioner.backends.graph_file import external_weights
+from captioner.backends.graphs import Graph, graph_errors
+from captioner.caption.captioner import Captioner
+from captioner.errors import GraphError, UserError
+from captioner.model_folders import DEMO_PHOTO, GRAPHS, ModelFolder, model_folder
+from captioner.serve.page_without_server import has_graphs_for_browsers
+
+CAT = "a close up of a cat"
+X, Y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
+BODY = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "body", [X], [Y])
+LARGE = 1_500_000_000
+
+
+def node(operator: str, *inputs: str, output: str = "y", **attributes: Any) -> NodeProto:
+    return helper.make_node(operator, inputs, [output], **attributes)
+
+
+def model(*nodes: NodeProto, constants: dict[str, Any] | None = None, **fields: Any) -> ModelProto:
+    values = [from_array(np.array(value), name) for name, value in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "graph", [X], [Y], values)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10, **fields
+    )
+
+
+def elsewhere(place: str) -> ModelProto:
+    """A graph whose weight lies in another file."""
+    made = model(node("Add", "x", "w"), constants={"w": np.zeros(2, np.float32)})
+    (weight,) = made.graph.initializer
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value=place)
+    return made
+
+
+def sparse() -> ModelProto:
+    made = model(node("Relu", "x"))
+    made.graph.sparse_initializer.append(SparseTensorProto(dims=[LARGE]))
+    return made
+
+
+def external_attribute() -> ModelProto:
+    tensor = TensorProto(name="w", data_type=1, data_location=TensorProto.EXTERNAL)
+    attribute = AttributeProto(name="value", t=tensor, type=AttributeProto.TENSOR)
+    made = model(node("ConstantOfShape", "x"))
+    made.graph.node[0].attribute.append(attribute)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (model(node("Loop", "n", "", "x", body=BODY)), "operator 'Loop'"),
+        (model(node("If", "x", then_branch=BODY, else_branch=BODY)), "operator 'If'"),
+        (model(node("Scan", "x", body=BODY, num_scan_inputs=1)), "operator 'Scan'"),
+        (model(node("Tile", "x", "n"), constants={"n": [LARGE]}), "operator 'Tile'"),
+        (model(node("Relu", "x", domain="com.microsoft")), "operator 'Relu'"),
+        (model(node("Relu", "x", body=BODY)), "field of number 6"),
+        (
+            model(
+                node("Relu", "x"),
+                functions=[helper.make_function("", "Relu", ["x"], ["y"], BODY.node, [])],
+            ),
+            "field of number 25",
+        ),
+        (sparse(), "field of number 15"),
+        (model(node("Expand", "x", "n"), constants={"n": [LARGE]}), "large constant .* Expand"),
+        (model(node("Expand", "x", "n"), constants={"n": [40_000] * 2}), "large constant"),
+        (model(node("Expand", "x", "n"), constants={"n": [1] * 99}), "large constant"),
+        (model(node("ConstantOfShape", "n"), constants={"n": [LARGE]}), "in ConstantOfShape"),
+        (model(node("Pad", "x", "n"), constants={"n": [0, LARGE]}), "large constant .* in Pad"),
+        (
+            model(node("Range", "a", "n", "a"), constants={"a": 1, "n": LARGE}),
+            "large constant .* in Range",
+        ),
+        (
+            model(node("Resize", "x", "", "n"), constants={"n": np.float32([1e9])}),
+            "large constant .* in Resize",
+        ),
+        (
+            model(
+                node("Mul", "n", "n", output="m"), node("Expand", "x", "m"), constants={"n": 40_000}
+            ),
+            "large constant",
+        ),
+        (
+            model(
+                node("Cast", "n", output="m", to=TensorProto.INT64),
+                node("Expand", "x", "m"),
+                constants={"n": np.float32([1e9])},
+            ),
+            "large constant",
+        ),
+        *((elsewhere(place), "elsewhere") for place in ("/etc/passwd", "../model.safetensors", "")),
+        (external_attribute(), "field of number 14"),
+    ],
+)
+def test_what_no_export_has_is_refused_before_it_is_opened(made: ModelProto, reason: str) -> None:
+    sentence = rf"^graph a/step\.onnx is damaged, or none .*{reason}.*; copy or export the model"
+    with pytest.raises(GraphError, match=sentence):
+        external_weights(Path("a/step.onnx"), made.SerializeToString())
+
+
+def test_sizes_of_inputs_and_small_constants_are_accepted() -> None:
+    shape = node("Shape", "x", output="m")
+    made = model(
+        shape, node("Mul", "m", "n", output="k"), node("Expand", "x", "k"), constants={"n": [9]}
+    )
+    assert external_weights(Path("a"), made.SerializeToString()) == {}
+    twice = 2 * made.SerializeToString()  # Which protobuf would merge.
+    with pytest.raises(GraphError, match="too many values"):
+        external_weights(Path("a"), twice)
+
+
+def test_any_bytes_are_a_graph_or_one_sentence() -> None:
+    content = (model_folder() / "step.onnx").read_bytes()
+    assert "decoder.embedding.weight.stored" in external_weights(Path("a"), content)
+    generator = np.random.default_rng(0)
+    for place in generator.integers(len(content), size=300).tolist():
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << int(generator.integers(8))
+        for damaged in (bytes(flipped), content[:place]):
+            with suppress(GraphError):
+                external_weights(Path("a"), damaged)
+
+
+def test_a_graph_takes_no_more_memory_than_is_allowed() -> None:
+    outer = model(
+        node("Unsqueeze", "x", "n", output="a"), node("Mul", "a", "x"), constants={"n": [1]}
+    )
+    graph = Graph(outer.SerializeToString(), 1, {})
+    assert graph.run({"x": np.ones(9, np.float32)})["y"].shape == (9, 9)
+    sentence = (
+        "^a: its graphs cannot be run: there is too little memory; smaller batches take less$"
+    )
+    with pytest.raises(GraphError, match=sentence), graph_errors(Path("a")):
+        graph.run({"x": np.ones(60_000, np.float32)})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the packaged captioner, as 0.4.0.dev0 wrote it."""
+    shutil.copytree(model_folder(), tmp_path / "model")
+    drop_digests(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def header(change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    """Changes the header of the weights file; to bytes, or to what JSON has."""
+
+    def do(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        content = path.read_bytes()
+        size = 8 + struct.unpack("<Q", content[:8])[0]
+        made = change(json.loads(content[8:size]))
+        made = made if isinstance(made, bytes) else json.dumps(made).encode()
+        path.write_bytes(struct.pack("<Q", len(made)) + made + content[size:])
+
+    return do
+
+
+def offsets(*numbers: Any, shape: Any = None) -> Callable[[Path], None]:
+    """Changes the offsets of a tensor in the header."""
+
+    def change(mapping: Any) -> Any:
+        entry = mapping["decoder.gate.bias"]
+        entry["data_offsets"] = list(numbers)
+        entry["shape"] = entry["shape"] if shape is None else shape
+        return mapping
+
+    return header(change)
+
+
+def entry(**fields: Any) -> Callable[[Path], None]:
+    return header(lambda mapping: {**mapping, "decoder.gate.bias": fields})
+
+
+def swap(pair: tuple[str, str]) -> Callable[[Path], None]:
+    return lambda folder: shutil.copy(folder / pair[0], folder / pair[1]) and None
+
+
+def map_shape(value: str) -> Callable[[Path], None]:
+    def do(folder: Path) -> None:
+        path = folder / "encoder.onnx"
+        path.write_bytes(path.read_bytes().replace(b"[14, 14]", value.ljust(8).encode()))
+
+    return do
+
+
+HUGE = b"\xff" * 8
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *map(swap, permutations(GRAPHS, 2)),
+        *(
+            header(lambda _, made=made: made)
+            for made in ([], None, 5, "text", b"", b"{", b"[" * 200_000)
+        ),
+        *(header(lambda old, value=value: {**old, "__metadata__": value}) for value in ("x", [])),
+        header(lambda old: {**old, "__metadata__": {"sha256": 5}}),
+        *(
+            offsets(*numbers)
+            for numbers in ((0.5, 2.5), (-2, 0), (0, 2), ("0", "2"), (), (0, 2**63))
+        ),
+        offsets(1404704, 1404706, shape=[-1, -1]),
+        entry(),
+        entry(dtype=5, shape=[1], data_offsets=[0, 2]),
+        header(lambda old: {**old, "a": None}),
+        lambda folder: (folder / "model.safetensors").write_bytes(HUGE),
+        *map(
+            map_shape,
+            ("[13, 14]", "[14]", "null", "[1e9, 1]", "abcdefgh", "[-1,196]", "{}", "[[1],2]"),
+        ),
+        lambda folder: (folder / "step.onnx").write_bytes(b""),
+        lambda folder: os.truncate(folder / "vocabulary.json", 900),
+    ],
+)
+def test_a_folder_that_does_not_fit_is_named_in_one_sentence(
+    folder: Path, refused: Refused, change: Callable[[Path], object]
+) -> None:
+    change(folder)
+    sentence = refused(["caption", str(DEMO_PHOTO), "--model", str(folder), "--engine", "graphs"])
+    assert str(folder) in sentence
+    assert "onnxruntime_src" not in sentence
+
+
+def test_weights_written_again_elsewhere_or_behind_a_link_are_read_by_name(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    assert has_graphs_for_browsers(ModelFolder(folder))
+    save_file(load_file(path), path)
+    # They read by offsets, which are others now.
+    assert not has_graphs_for_browsers(ModelFolder(folder))
+    assert captioner.load(folder, engine="graphs").caption(DEMO_PHOTO).text == CAT
+    path.rename(folder.parent / "blob")
+    path.symlink_to(folder.parent / "blob")
+    assert captioner.load(folder, engine="graphs").caption(DEMO_PHOTO).text == CAT
+    path.unlink()
+    with pytest.raises(UserError, match=r"^model weights .*model\.safetensors does not exist$"):
+        captioner.load(folder, engine="graphs")
+
+
+def test_torch_computes_where_weights_without_a_digest_are_others(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    tensors["decoder.gate.bias"] += 1e-3
+    save_file(tensors, path)
+    assert captioner.load(folder).caption(DEMO_PHOTO).text == CAT
+    with pytest.raises(GraphError, match="are of other weights, or these are damaged; copy or"):
+        captioner.load(folder, engine="graphs")
+
+
+def test_torch_computes_where_graphs_do_not_fit(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder(), folder)
+    assert captioner.load(folder).engine == "graphs"
+    encoder = folder / "encoder.onnx"
+    content = bytearray(encoder.read_bytes())
+    content[-30] ^= 1
+    encoder.write_bytes(content)
+    with pytest.raises(
+        GraphError, match=rf"^{encoder} is damaged, or of another model than config"
+    ):
+        captioner.load(folder, engine="graphs")
+    loaded = captioner.load(folder)
+    assert isinstance(loaded, Captioner)
+    assert loaded.caption(DEMO_PHOTO).text == CAT
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "field", "value"),
+    [
+        ("default", "decoder", "hidden_size", 10_000_000),
+        ("default", "encoder", "rank", 7.5),
+        ("default", "encoder", "name", "vgg12"),
+        ("default", "decoder", "heads", 8),
+        ("english_german", "transformer", "encoder_layers", 10_000_000),
+        ("english_german", "transformer", "heads", 0),
+    ],
+)
+@pytest.mark.parametrize("engine", ["graphs", "torch"])
+def test_both_engines_and_info_refuse_the_same_configs(
+    tmp_path: Path, refused: Refused, name: str, section: str, field: str, value: Any, engine: Any
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder(name), folder)
+
+    def change(config: Any) -> None:
+        config.get("model", config)[section][field] = value
+
+    change_config(folder, change)
+    load: Any = captioner.load if name == "default" else captioner.load_translator
+    with pytest.raises(UserError) as error:
+        load(folder, engine=engine)
+    assert f"{section}.{field}" in str(error.value) or f"{field} " in str(error.value)
+    assert refused(["info", str(folder)]) == f"captioner: {error.value}"

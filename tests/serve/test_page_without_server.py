@@ -1,0 +1,289 @@
+"""The page without a server, in a browser: Python's captions, offline, wide and narrow."""
+
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from chromium_samples import add, browser, needs_chromium, opening, photo_file, serving
+from PIL import Image
+from playwright.sync_api import Browser, Error, Page, expect
+from samples import drop_digests
+
+import captioner
+from captioner.caption.confidence import WordWeights
+from captioner.caption.folder import export_model
+from captioner.serve.page_without_server import write_page
+
+__all__ = ["browser"]
+
+pytestmark = [
+    *needs_chromium,
+    pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm"),
+]
+DEMO = Path(captioner.__file__).parent / "demo.jpg"
+
+LOAD = """async () => {
+  const ort = await import("./ort.wasm.min.js");
+  ort.env.wasm.wasmPaths = { mjs: new URL("ort-wasm-simd-threaded.js", location).href };
+  const { makeCaptioner } = await import("./captioner.js");
+  const description = await (await fetch("captioner.json")).json();
+  const sessions = {};
+  for (const name of ["encoder", "start", "step"]) {
+    const content = await (await fetch(`${name}.onnx`)).arrayBuffer();
+    sessions[name] = await ort.InferenceSession.create(content);
+  }
+  const ngrams = new BigInt64Array(await (await fetch("ngrams.bin")).arrayBuffer());
+  globalThis.model = makeCaptioner(ort, description, sessions, ngrams);
+}"""
+CAPTION = """async (bytes) => {
+  const bitmap = await createImageBitmap(new Blob([new Uint8Array(bytes)], { type: "image/png" }));
+  const { width, height } = bitmap;
+  const pen = new OffscreenCanvas(width, height).getContext("2d");
+  pen.drawImage(bitmap, 0, 0);
+  const { data } = pen.getImageData(0, 0, width, height);
+  const { maps, ...rest } = await model.caption({ data, width, height });
+  return { ...rest, maps: maps.map((map) => Array.from(map)) };
+}"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    model = captioner.load(engine="torch")
+    assert model.confidence is not None
+    words = WordWeights(intercept=-2, probability=4, caption=1, both=-0.5, position=-0.1)
+    words = words.replace(offsets={"cat": -9})
+    model.confidence = model.confidence.replace(words=words)
+    model.search = model.search.replace(truth_weight=2.0)
+    export_model(model, folder, "int8")
+    write_page(folder)
+    return folder
+
+
+@pytest.fixture
+def page(folder: Path, browser: Browser) -> Iterator[Page]:
+    """The open page."""
+    with serving(folder) as port, opening(browser) as opened:
+        page = opened(f"http://localhost:{port}/")
+        ready(page)
+        yield page
+
+
+def file(name: str, content: bytes) -> dict[str, object]:
+    return {"name": name, "mimeType": "image/png", "buffer": content}
+
+
+def ready(page: Page) -> None:
+    expect(page.locator("#status")).to_contain_text("Ready", timeout=180_000)
+
+
+def test_photos_have_the_captions_of_python(folder: Path, page: Page) -> None:
+    page.evaluate(LOAD)
+    graphs = captioner.load(folder)
+    sizes = [(224, 224), (300, 200), (1000, 700), (97, 400), (60, 50)]
+    for seed in range(len(sizes)):
+        content = photo_file(seed, size=sizes[seed])["buffer"]
+        found, wanted = page.evaluate(CAPTION, list(content)), graphs.caption(content)
+        assert found["text"] == wanted.text
+        assert found["score"] == pytest.approx(wanted.score, abs=1e-3)
+        assert found["confidence"] == pytest.approx(wanted.confidence, abs=1e-3)
+        for word, other in zip(found["wordConfidence"], wanted.word_confidence, strict=True):
+            assert word == (other if other is None else pytest.approx(other, abs=1e-3))
+        maps = wanted.attention.reshape(len(wanted.words), -1)
+        assert abs(maps - found["maps"]).max() < 1e-3
+
+
+def test_photos_get_sentences_and_maps_also_without_a_network(page: Page) -> None:
+    assert page.evaluate("crossOriginIsolated")  # With threads, on any server of files.
+    for offline in (False, True):
+        add(page, file("a.png", DEMO.read_bytes()))
+        words = page.locator(".word")
+        assert words.all_inner_texts() == ["a", "close", "up", "of", "a", "cat"]
+        expect(words.last).to_have_class("word doubtful")
+        expect(words.last).to_have_attribute("title", "0 %")
+        expect(words.nth(1)).to_have_attribute("title", re.compile(r"^\d+ %$"))
+        assert words.first.get_attribute("title") is None  # A function word.
+        expect(page.locator(".score")).to_have_text(re.compile(r"^confidence \d+ %$"))
+        words.last.hover()
+        expect(words.last).to_have_css("opacity", "1")  # Paler, but not while it is shown.
+        expect(page.locator(".stage canvas")).to_be_visible()
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 844})
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        if not offline:
+            page.context.set_offline(True)
+            page.reload()
+            ready(page)
+    page.set_input_files("#files", file("b.png", b"none"))
+    expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be captioned: The")
+
+
+def test_large_turned_and_clear_photos_are_read_as_in_python(page: Page, folder: Path) -> None:
+    demo = Image.open(DEMO)
+    turned = Image.Exif()
+    turned[0x0112] = 6  # Orientation: shown a quarter turn to the right.
+    clear = demo.copy()
+    clear.putalpha(Image.linear_gradient("L").resize(demo.size))
+    graphs = captioner.load(folder)
+    for image, options in (
+        (demo.resize((3000, 2400)).rotate(90, expand=True), {"exif": turned}),
+        (clear, {}),
+    ):
+        buffer = io.BytesIO()
+        image.save(buffer, "png", **options)
+        add(page, file("a.png", buffer.getvalue()))
+        caption = page.locator(".words").first.inner_text()
+        assert caption == graphs.caption(buffer.getvalue()).text
+
+
+def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
+    folder: Path, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(folder, site)
+    monkeypatch.setattr("captioner.serve.page_without_server._write_runtime", lambda folder: None)
+    worker = (site / "service_worker.js").read_bytes()
+    write_page(site)
+    assert (site / "service_worker.js").read_bytes() == worker  # Nothing has changed.
+    with serving(site) as port:
+        page = browser.new_page()
+        page.goto(f"http://localhost:{port}/")
+        ready(page)
+        words = (site / "vocabulary.json").read_text()
+        (site / "vocabulary.json").write_text(words.replace('"cat"', '"ocelot"'))
+        drop_digests(site)
+        write_page(site)
+        page.reload()
+        name = (site / "service_worker.js").read_text().split('"')[1]
+        # All but the licence, the service worker, and what only Python reads.
+        kept = len([*site.glob("*.*")]) - 5
+        count = "async (name) => (await (await caches.open(name)).keys()).length"
+        found = 0
+        end = time.monotonic() + 180
+        while found != kept and time.monotonic() < end:
+            page.wait_for_timeout(250)
+            with suppress(Error):  # The page loads itself anew meanwhile.
+                found = page.evaluate(count, name)
+        assert found == kept
+        ready(page)
+        page.context.set_offline(True)
+        page.reload()
+        page.wait_for_load_state()
+        page.set_input_files("#files", [file("a.jpg", DEMO.read_bytes())] * 3)  # Still loading.
+        expect(page.locator("[data-state=done]")).to_have_count(3, timeout=120_000)
+        assert page.locator(".words").all_inner_texts() == ["a close up of a ocelot"] * 3
+        page.context.close()
+
+
+@contextmanager
+def nginx(folder: Path, work: Path, types: str = "include /etc/nginx/mime.types;") -> Iterator[int]:
+    """The port of nginx over a folder, with Debian's types of files."""
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port = int(opened.getsockname()[1])
+    user = "user root; " if os.getuid() == 0 else ""
+    places = "".join(
+        f"{name}_temp_path {work}/{name}; "
+        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (work / "nginx.conf").write_text(
+        f"{user}daemon off; pid {work}/pid; error_log {work}/log; events {{}}\n"
+        f"http {{ {types} access_log off; {places}\n"
+        f"server {{ listen 127.0.0.1:{port}; root {folder}; }} }}"
+    )
+    server = subprocess.Popen(["nginx", "-e", str(work / "log"), "-c", str(work / "nginx.conf")])
+    try:
+        httpx.HTTPTransport(retries=10).handle_request(
+            httpx.Request("GET", f"http://127.0.0.1:{port}/")
+        )
+        yield port
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs Debian's nginx-light")
+def test_it_runs_on_nginx_as_installed(folder: Path, browser: Browser, tmp_path: Path) -> None:
+    with nginx(folder, tmp_path) as port, opening(browser) as opened:
+        page = opened(f"http://localhost:{port}/")
+        ready(page)
+        add(page, file("a.png", DEMO.read_bytes()))
+        assert page.locator(".words").first.inner_text() == "a close up of a cat"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("worker.js", None, "worker.js: status 404"),
+        ("captioner.js", None, "captioner.js: status 404"),
+        ("ort.wasm.min.js", None, "ort.wasm.min.js: status 404"),
+        ("captioner.json", None, "captioner.json: status 404"),
+        ("start.onnx", b"x", "start.onnx: 1 of "),
+    ],
+)
+def test_what_could_not_be_loaded_is_named(
+    folder: Path, browser: Browser, tmp_path: Path, name: str, content: bytes | None, reason: str
+) -> None:
+    site = shutil.copytree(folder, tmp_path / "site")
+    (site / name).unlink()
+    if content:
+        (site / name).write_bytes(content)
+    with serving(site) as port:
+        page = browser.new_page(service_workers="block")
+        page.goto(f"http://localhost:{port}/")
+        sentence = page.locator("#status")
+        expect(sentence).to_contain_text("could not be loaded", timeout=180_000)
+        assert reason in sentence.inner_text()
+        page.context.close()
+
+
+def test_opened_as_a_file_it_names_the_command(folder: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto((folder / "index.html").as_uri())
+    expect(page.locator("#status")).to_be_visible()
+    assert "run python -m http.server in its folder" in page.locator("#status").inner_text()
+    expect(page.locator("progress")).to_be_hidden()
+    assert page.locator("h1").count() == 1
+    page.context.close()
+
+
+WITHOUT_TORCH = """
+import sys
+for name in ("torch", "torchvision", "onnx", "onnxscript"):
+    sys.modules[name] = None
+from captioner.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_page_of_a_model_with_graphs_needs_no_torch(browser: Browser, tmp_path: Path) -> None:
+    expected = captioner.load().caption(DEMO)
+    export_model(captioner.load(engine="torch"), tmp_path / "graphs", "int8")
+    for model in ("default", str(tmp_path / "graphs")):
+        folder = tmp_path / f"page of {Path(model).name}"
+        command = [sys.executable, "-c", WITHOUT_TORCH, "export", model, str(folder), "--page"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        with serving(folder) as port, opening(browser) as opened:
+            page = opened(f"http://localhost:{port}/")
+            ready(page)
+            add(page, file("a.png", DEMO.read_bytes()))
+            assert page.locator(".words").first.inner_text() == expected.text
+    assert captioner.load(tmp_path / "page of default").caption(DEMO).text == expected.text
+
+
+def test_the_page_is_small_and_has_what_it_needs(folder: Path) -> None:
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 35_000_000
+    assert "MIT License" in (folder / "onnxruntime-web.LICENSE.txt").read_text()
+    files = json.loads((folder / "captioner.json").read_text())["files"]
+    assert set(files) == {"encoder.onnx", "start.onnx", "step.onnx", "ngrams.bin"}
