@@ -200,8 +200,9 @@ class ModelFolder:
     def read(self, kind: str, config: type[Instance]) -> Instance:
         """Validate the config. kind: the expected one of `FORMATS`."""
         path = self.files / CONFIG
+        if not self.config:
+            raise UserError(f"folder {self.path} holds no model")
         if self.kind is None:
-            read_json(path, "model config", LARGEST_CONFIG)  # Refuses a missing file.
             raise UserError(f"{path} is not the config of a {kind}: no format {FORMATS[kind]!r}")
         if self.kind != kind:
             raise UserError(f"{self.files} is a {self.kind}, not a {kind}")

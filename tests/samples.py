@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
-from translate.translation_samples import CONFIGS
+from translation_samples import CONFIGS
 
 from captioner.backends.torch_captions import TorchCaptions
 from captioner.backends.torch_translations import TorchTranslations

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from training.training_samples import trainer_of
-from translate.translation_samples import CONFIGS, SIZE
+from translation_samples import CONFIGS, SIZE
 
 import captioner
 from captioner.backends.torch_captions import make_decoder

@@ -87,9 +87,6 @@ class GraphCaptions:
                 maps.append(encoder.run(inputs)["annotations"])
             return np.concatenate(maps).reshape(len(pixels), *self.shape)  # (B, L, D)
 
-    def new_generator(self, search: SearchOptions) -> None:
-        """No generator: graphs draw no samples."""
-
     def search(
         self, annotations: Array, search: SearchOptions, generator: None = None
     ) -> list[list[Sentence]]:

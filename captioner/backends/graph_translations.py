@@ -33,6 +33,7 @@ class GraphTranslations:
     """The `TranslationBackend` of a folder's graphs."""
 
     engine: ClassVar[str] = "graphs"
+    can_sample: ClassVar[bool] = False
     attends: ClassVar[bool] = True
     device: ClassVar[None] = None
 
@@ -54,9 +55,6 @@ class GraphTranslations:
         if layer is not None or head is not None:
             raise UserError(f"another layer or head needs torch ({INSTALL}) and engine 'torch'")
 
-    def new_generator(self, search: TranslationSearch) -> None:
-        """No generator: graphs draw no samples."""
-
     def search(
         self,
         sources: list[list[int]],
@@ -64,7 +62,7 @@ class GraphTranslations:
         forbidden: tuple[int, ...],
         generator: None = None,
     ) -> list[list[Hypothesis]]:
-        """See `TranslationBackend`. Raises `UserError` for options of sampling."""
+        """See `TranslationBackend`."""
         rows = [[*source, Vocabulary.end] for source in sources]
         lengths = np.array(list(map(len, rows)))  # (B,)
         mask = np.arange(lengths.max()) < lengths[:, None]  # (B, S)

@@ -13,7 +13,7 @@ import onnxruntime
 from captioner.backends.graph_file import STORED, external_weights
 from captioner.decoding.rules import Array, Constraints
 from captioner.decoding.search import Advanced, StepChoices
-from captioner.errors import INSTALL, GraphError, UserError
+from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
 from captioner.memory_limits import is_memory_error, memory_sentence, memory_size
 from captioner.model_folders import GRAPHS, WEIGHTS, ModelFolder
@@ -182,13 +182,8 @@ class GraphStepper:
 
 
 def search_inputs(constraints: Constraints, vocabulary_size: int) -> dict[str, Array]:
-    """What a step takes of a search: its rules, and the beam's size and normalisation.
-
-    Raises `UserError` for options of sampling.
-    """
+    """What a step takes of a search: its rules, and the beam's size and normalisation."""
     search = constraints.search
-    if search.sample:
-        raise UserError(f"sampling needs torch ({INSTALL}) and engine 'torch'")
     return {
         **constraints.rules(vocabulary_size).inputs(),
         "width": np.zeros(search.beam, np.float32),  # A graph takes its size.

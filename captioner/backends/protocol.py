@@ -5,8 +5,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from captioner.decoding.options import SearchOptions, TranslationSearch
+from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.decoding.search import Hypothesis
+from captioner.errors import INSTALL, UserError
 from captioner.text import TextVocabulary
 from captioner.vision.preprocessing import Preprocessing
 
@@ -31,8 +32,7 @@ class CaptionBackend(Protocol):
     """Computes captions of preprocessed photos.
 
     engine: its name. map_shape: rows and columns of an attention map. device: torch's, if it has
-    one. threads: of a CPU that compute a batch; 1 of a GPU. can_sample: whether it draws samples;
-    else `Captioner` refuses such a search.
+    one. threads: of a CPU that compute a batch; 1 of a GPU. can_sample: whether it draws samples.
     """
 
     engine: ClassVar[str]
@@ -66,7 +66,7 @@ class CaptionBackend(Protocol):
     ) -> list[list[Sentence]]:
         """Annotation vectors (B, L, D) -> the sentences of each photo, best first.
 
-        generator: of samples, from `new_generator`.
+        generator: of samples, torch's, on its device.
         """
 
     def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Sentence]:
@@ -74,9 +74,6 @@ class CaptionBackend(Protocol):
 
         A word that it lacks is fed and scored as the unknown-word token, as in training.
         """
-
-    def new_generator(self, search: SearchOptions) -> Any:
-        """The generator of the samples of all batches; None without sampling."""
 
     def is_sentence(self, words: Sequence[str]) -> bool:
         """Whether people wrote all n-grams of a caption; False of a model without n-grams."""
@@ -89,6 +86,7 @@ class TranslationBackend(Protocol):
     """Computes translations of tokens. attends: whether it has alignments."""
 
     engine: ClassVar[str]
+    can_sample: ClassVar[bool]
     source: TextVocabulary
     target: TextVocabulary
 
@@ -109,8 +107,19 @@ class TranslationBackend(Protocol):
     ) -> list[list[Hypothesis]]:
         """Source tokens -> the hypotheses of each, best first. forbidden: tokens."""
 
-    def new_generator(self, search: TranslationSearch) -> Any:
-        """The generator of samples; None without sampling."""
-
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
         """See `Translator.choose_alignment`."""
+
+
+def new_generator(backend: CaptionBackend | TranslationBackend, search: AnySearch) -> Any:
+    """The generator of the samples of all batches; None without sampling.
+
+    Raises `UserError` for a backend that draws no samples.
+    """
+    if not search.sample:
+        return None
+    if not backend.can_sample:
+        raise UserError(f"sampling needs torch ({INSTALL}) and engine 'torch'")
+    from captioner.decoding.loop import make_generator
+
+    return make_generator(search, backend.device)

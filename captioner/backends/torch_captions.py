@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from captioner.backends.protocol import Array, CaptionBackend, Sentence
 from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
-from captioner.decoding.loop import decode, make_generator, make_strategy
+from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import ORDER, ngram_keys
 from captioner.devices import choose_device, choose_precision
@@ -113,10 +113,6 @@ class TorchCaptions:
         on_device = torch.from_numpy(pixels).to(self.device)
         return self.encoder.encode(self.preprocessing.normalise(on_device))
 
-    def new_generator(self, search: SearchOptions) -> torch.Generator | None:
-        """See `CaptionBackend`."""
-        return make_generator(search, self.device) if search.sample else None
-
     @torch.no_grad()
     def search(
         self, annotations: Any, search: SearchOptions, generator: torch.Generator | None = None
@@ -127,7 +123,7 @@ class TorchCaptions:
             self.decoder.remember(torch.as_tensor(annotations).to(self.device)),
             start=Vocabulary.start,
             end=Vocabulary.end,
-            strategy=make_strategy(search, generator or self.new_generator(search)),
+            strategy=make_strategy(search, generator),
             constraints=caption_constraints(search, self.vocabulary, self.ngrams),
             length_normalisation=search.length_normalisation,
         )

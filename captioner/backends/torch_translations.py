@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from captioner.decoding.loop import decode, make_generator, make_strategy
+from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import TranslationSearch
 from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Hypothesis
@@ -30,6 +30,7 @@ class TorchTranslations:
     """The `TranslationBackend` of a model. config: of `model`. precision: of matrix products."""
 
     engine: ClassVar[str] = "torch"
+    can_sample: ClassVar[bool] = True
 
     config: TranslationModelConfig
     model: TranslationModel
@@ -62,10 +63,6 @@ class TorchTranslations:
             self.model.config = self.model.config.replace(**chosen)
         elif chosen:
             raise UserError("an alignment layer or head needs a Transformer, which this is not")
-
-    def new_generator(self, search: TranslationSearch) -> torch.Generator:
-        """The generator of samples."""
-        return make_generator(search, self.device)
 
     @torch.no_grad()
     def search(

@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from PIL import Image
 
-from captioner.backends.protocol import CaptionBackend, Sentence
+from captioner.backends.protocol import CaptionBackend, Sentence, new_generator
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
 from captioner.caption.confidence import Confidence, likely_truth
 from captioner.decoding.options import SearchOptions
-from captioner.errors import INSTALL, UserError
+from captioner.errors import UserError
 from captioner.outcomes import (
     MOST_WORKERS,
     Failed,
@@ -103,10 +103,9 @@ class Captioner:
         search: in place of the model's own. generator: of samples, by default a new one.
         """
         search = search or self.search
-        if search.sample and not self.backend.can_sample:
-            raise UserError(f"sampling needs torch ({INSTALL}) and engine 'torch'")
         if not len(annotations):
             return []
+        generator = generator or new_generator(self.backend, search)
         captions = []
         for sentences in self.backend.search(annotations, search, generator):
             best = self._ranked(sentences, search)[: search.n_best]
@@ -230,7 +229,7 @@ def caption_photos(
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
     backend = captioner.backend
-    generator = backend.new_generator(search)
+    generator = new_generator(backend, search)
     preprocessing = captioner.preprocessing
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
     if isinstance(photos, Sized):

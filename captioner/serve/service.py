@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from captioner.backends.protocol import new_generator
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner, Prepared
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
@@ -142,7 +143,7 @@ class Service:
     def _caption(
         self, pixels: list[np.ndarray[Any, Any]], search: SearchOptions, language: str
     ) -> list[Caption]:
-        generator = self.captioner.backend.new_generator(search)
+        generator = new_generator(self.captioner.backend, search)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
             batch = np.stack(pixels[first : first + self._batch_size])  # (B, 3, size, size)

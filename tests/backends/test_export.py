@@ -19,7 +19,7 @@ from samples import (
     save_photo,
     some_ngrams,
 )
-from translate.translation_samples import make_translator
+from translation_samples import make_translator
 
 import captioner
 from captioner.backends.export import add_graphs

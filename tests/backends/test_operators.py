@@ -11,7 +11,7 @@ import pytest
 import timm
 import torch
 from samples import CONFIGS, Patch, make_captioner, some_ngrams
-from translate.translation_samples import make_translator
+from translation_samples import make_translator
 
 from captioner.backends import graph_file
 from captioner.backends.export import (

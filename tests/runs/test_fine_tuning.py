@@ -213,4 +213,4 @@ def test_words_that_the_new_captions_put_together_clash_no_longer(run: Path) -> 
     assert torch.isin(clashes, keys).tolist() == [False, True]
     captions = [["ein", "hund"], ["zwei", "hunde"]]  # Without a frequent word.
     with pytest.raises(UserError, match="too few to learn another language from"):
-        known_ngrams(start, first_words(words, captions, 2), captions)
+        known_ngrams(start.backend, first_words(words, captions, 2), captions)

@@ -18,7 +18,7 @@ import torch
 import uvicorn
 from PIL import Image
 from samples import photo_bytes
-from translate.translation_samples import CONFIGS
+from translation_samples import CONFIGS
 
 from captioner.backends.torch_translations import TorchTranslations
 from captioner.caption.caption import Caption

@@ -127,7 +127,7 @@ def test_a_fault_of_the_server_tells_nothing(
         raise RuntimeError(f"a secret in {__file__}")
 
     held = Held(stack)
-    monkeypatch.setattr(held.service.captioner, "encode", broken)
+    monkeypatch.setattr(held.service.captioner.backend, "encode", broken)
     assert "secret" not in problem(held.client.post("/api/caption", files=files(0)), 500)
     until(lambda: "secret" in caplog.text)  # Its operator reads the trace.
     assert held.waiting() == 0
