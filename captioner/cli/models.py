@@ -5,20 +5,8 @@ from pathlib import Path
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.errors import UserError, counted
-from captioner.files import check_writable
-from captioner.model_folders import (
-    MODEL,
-    complete_folder,
-    copy_model,
-    described,
-    is_address,
-    kind_of,
-    model_folder,
-    packaged_models,
-    pinned,
-    saving,
-)
+from captioner.errors import UserError
+from captioner.model_folders import described, is_address, kind_of, model_folder, pinned
 
 CALIBRATE_DESCRIPTION = """\
 Fits a trained model's confidence: the expected share of a caption's content
@@ -85,21 +73,14 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.unsure_below <= 1:
         raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
     shared.check_data_set(arguments)
+    shared.check_outputs([("--json", arguments.json)], arguments.overwrite)
 
-    folder = model_folder(arguments.model)
-    if arguments.model in packaged_models() or is_address(arguments.model):
-        raise UserError(f"{arguments.model} is packaged or on the hub; give a copy of {folder}")
-    check_writable("MODEL", folder)
-    shared.check_outputs(arguments, "--json")
-
-    from captioner.caption.folder import load_model, save_confidence
     from captioner.data.example import Problems
     from captioner.data.readers import read_splits
     from captioner.devices import fast_device
-    from captioner.evaluation.calibration import calibrate
-    from captioner.evaluation.score import read_results
-    from captioner.runs.caption_scores import RESULTS
+    from captioner.runs.calibrate_model import calibrate_folder, own_folder
 
+    folder = own_folder(arguments.model)
     problems = Problems(arguments.on_problem)
     splits = [arguments.training_split, *arguments.split]
     training, *validation = read_splits(
@@ -107,19 +88,11 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     )
     for sentence in problems.sentences:
         report(sentence)
-    results = folder.parent / RESULTS  # In a run: the photos that chose the epoch.
-    if folder.name == MODEL and results.is_file():
-        names = {photo.name for photos in validation for photo in photos}
-        if chosen := len(names & read_results(results).keys()):
-            photos = f"{counted(chosen, 'photo')} of {' and '.join(arguments.split)}"
-            advice = "its confidence may be too high; give photos that training did not use"
-            report(f"{photos} chose the epoch of this model: {advice}")
-    model = load_model(folder, fast_device(arguments.device)).for_inference()
     by_split = dict(zip(arguments.split, validation, strict=True))
-    scores = calibrate(model, training, by_split, arguments.unsure_below, arguments.batch_size)
-    assert model.confidence is not None  # Just fitted.
-    save_confidence(model.confidence, folder)
-    shared.write_scores(scores, arguments)
+    device = fast_device(arguments.device)
+    options = arguments.unsure_below, arguments.batch_size
+    scores = calibrate_folder(folder, training, by_split, device, *options, note=report)
+    shared.write_scores(scores, arguments.json)
     print(f"written into {folder}", flush=True)
     return 2 if len(problems) else 0
 
@@ -128,23 +101,11 @@ def run_export(arguments: argparse.Namespace) -> None:
     """Export, print the size."""
     shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
-    from captioner.onnx.page import has_graphs_for_browsers, write_page
+    from captioner.onnx.folders import export_folder
 
     folder = Path(arguments.folder)
     model = model_folder(arguments.model)
-    stored = f"weights in {arguments.precision}"
-    is_plain_page = arguments.page and arguments.precision == "float32"
-    if is_plain_page and has_graphs_for_browsers(model):
-        with saving(folder) as files:
-            copy_model(complete_folder(model), files)
-        stored = "weights as in MODEL"
-    else:
-        from captioner.caption.folder import load_model
-        from captioner.onnx.export import export_captioner
-
-        export_captioner(load_model(model).for_inference(), folder, arguments.precision)
-    if arguments.page:
-        write_page(folder)
+    stored = export_folder(model, folder, arguments.precision, arguments.page)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {size / 1e6:.1f} MB, {stored}")
 

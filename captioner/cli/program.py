@@ -98,9 +98,9 @@ def _set_streams() -> None:
     """Open closed standard streams on the null device; set the encoding of standard output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # Otherwise a file that is opened would get its number.
-            stream = open(os.devnull, mode, encoding="utf-8", errors="backslashreplace")
-            os.set_inheritable(stream.fileno(), True)
-            setattr(sys, name, stream)
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode))
     stdout, escaped = sys.stdout, "backslashreplace"  # File names may be invalid in the encoding.
     if not isinstance(stdout, io.TextIOWrapper):  # A notebook's.
         return
