@@ -25,6 +25,7 @@ from captioner.errors import (
 from captioner.files import (
     LARGEST_CONFIG,
     atomic_path,
+    check_writable,
     flush_folder,
     opened_file,
     read_bytes,
@@ -166,6 +167,15 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     has_model = os.path.isfile(complete_folder(path / MODEL) / CONFIG)
     is_run = has_model and not os.path.isfile(path / WEIGHTS)
     return path / MODEL if is_run else path
+
+
+def own_folder(name: str) -> Path:
+    """A model's folder that may be written to; refuses packaged and downloaded ones."""
+    folder = model_folder(name)
+    if name in packaged_models() or is_address(name):
+        raise UserError(f"{name} is packaged or on the hub; give a copy of {folder}")
+    check_writable("MODEL", folder)
+    return folder
 
 
 def kind_of(folder: Path) -> str | None:

@@ -19,48 +19,19 @@ if TYPE_CHECKING:
     from captioner.evaluation.maps import MapScores
     from captioner.evaluation.score import CaptionScores
 
-DESCRIPTION = """\
-Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4,
-ROUGE-L, CIDEr-D, word-precision, and how varied they are.
-
-  captioner evaluate default --format flickr8k --split val \\
-      --annotations Flickr8k.token.txt --images photos/ --save-results out.json
-  captioner evaluate runs/shapes/model --format shapes   (generated pictures)
-
-The exit code is 2 if a photo or record was skipped.
-"""
-
-SCORE_DESCRIPTION = """\
-Scores saved captions: BLEU-1 to BLEU-4, ROUGE-L, CIDEr-D, word-precision, and
-how varied they are.
-
-  captioner score out.json captions.json --confidence --csv scores.csv
-  captioner score out.json captions.json --against other.json
-
-CIDEr-D of one photo needs --document-frequency, a file of more captions.
-"""
-
-MAPS_DESCRIPTION = """\
-Scores a model's attention maps: width, movement and, given boxes or segments,
-whether they lie on what the words name. The exit code is as of `evaluate`.
-
-  captioner maps default --images photos/
-  captioner maps runs/shapes/model --format shapes --csv words.csv
-"""
-
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     usage = "evaluate MODEL --annotations FILE [options]"
     summary = "score a model's captions on data"
-    parser, add = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
+    parser, add = shared.add_parser(commands, run, usage, summary)
     _add_photos(add)
     shared.add_search(parser, SearchOptions, explained_in="caption")
     _add_scores(parser)("--save-results", "FILE", "write the captions, as COCO does")
     shared.add_machine(parser, "photos at a time", 50)
 
     usage, summary = "score RESULTS REFERENCES [options]", "score captions in a file"
-    parser, add = shared.add_parser(commands, run_score, usage, summary, SCORE_DESCRIPTION)
+    parser, add = shared.add_parser(commands, run_score, usage, summary)
     add("results", "RESULTS", "captions, in COCO's result format or of `captioner caption --json`")
     add("references", "REFERENCES", "a table, a folder of photos with texts, or a file in --format")
     known = ", ".join(shared.FILE_FORMATS)
@@ -79,7 +50,7 @@ def add_commands(commands: shared.Commands) -> None:
 
     usage = "maps MODEL (--annotations FILE | --images FOLDER) [options]"
     summary = "score a model's attention maps"
-    parser, add = shared.add_parser(commands, run_maps, usage, summary, MAPS_DESCRIPTION)
+    parser, add = shared.add_parser(commands, run_maps, usage, summary)
     _add_photos(add)
     add("--instances", "FILE", "COCO's boxes and segments", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")
@@ -109,7 +80,15 @@ def _add_scores(parser: argparse.ArgumentParser) -> shared.Add:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Caption, score, print the table, write the files; 2 if a photo or record was left out."""
+    """Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4,
+    ROUGE-L, CIDEr-D, word-precision, and how varied they are.
+
+      captioner evaluate default --format flickr8k --split val \\
+          --annotations Flickr8k.token.txt --images photos/ --save-results out.json
+      captioner evaluate runs/shapes/model --format shapes   (generated pictures)
+
+    The exit code is 2 if a photo or record was skipped.
+    """
     _check_outputs(arguments, ("--save-results", arguments.save_results))
     shared.check_data_set(arguments)
 
@@ -125,7 +104,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_score(arguments: argparse.Namespace) -> int:
-    """Score, print the tables, write the files; 2 if a record was skipped."""
+    """Scores saved captions: BLEU-1 to BLEU-4, ROUGE-L, CIDEr-D, word-precision, and
+    how varied they are.
+
+      captioner score out.json captions.json --confidence --csv scores.csv
+      captioner score out.json captions.json --against other.json
+
+    CIDEr-D of one photo needs --document-frequency, a file of more captions.
+    """
     _check_outputs(arguments)
 
     from captioner.evaluation.score import Scorer, score_results
@@ -147,7 +133,12 @@ def run_score(arguments: argparse.Namespace) -> int:
 
 
 def run_maps(arguments: argparse.Namespace) -> int:
-    """Score the maps, print the tables, write the files; 2 if a photo or record was left out."""
+    """Scores a model's attention maps: width, movement and, given boxes or segments,
+    whether they lie on what the words name. The exit code is as of `evaluate`.
+
+      captioner maps default --images photos/
+      captioner maps runs/shapes/model --format shapes --csv words.csv
+    """
     _check_outputs(arguments)
     if arguments.format or arguments.annotations or not arguments.images:
         shared.check_data_set(arguments)

@@ -6,43 +6,13 @@ from pathlib import Path
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.errors import UserError
-from captioner.model_folders import described, is_address, kind_of, model_folder, pinned
-
-CALIBRATE_DESCRIPTION = """\
-Fits a trained model's confidence: the expected share of a caption's content
-words that people use for the photo. Captions of low confidence are marked
-"not sure".
-
-  captioner calibrate runs/flickr8k/model --format flickr8k \\
-      --annotations Flickr8k.token.txt --images photos/ --split val
-
-The confidence is fitted to the validation photos, measured on each split by
-two-fold cross-validation, and written to the model folder.
-"""
-
-EXPORT_DESCRIPTION = """\
-Writes a captioner as ONNX graphs, which run without torch.
-
-  captioner export default onnx/                              float32, 63 MB
-  captioner export default page/ --precision int8 --page      a web page, 30 MB
-
-In Python: captioner.load("onnx/").caption("photo.jpg"). The page needs a
-web server for its files alone: photos stay in the browser.
-"""
-
-INFO_DESCRIPTION = """\
-Describes a captioner or translator: its parts, its size, its model card.
-
-  captioner info                 the packaged captioner
-  captioner info english_german  the packaged translator into German
-  captioner info hf://user/name  a model of the hub, with its revision
-"""
+from captioner.model_folders import described, is_address, kind_of, model_folder, own_folder, pinned
 
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     usage, summary = "calibrate MODEL --annotations FILE [options]", "fit a model's confidence"
-    parser, add = shared.add_parser(commands, run_calibrate, usage, summary, CALIBRATE_DESCRIPTION)
+    parser, add = shared.add_parser(commands, run_calibrate, usage, summary)
     add("model", "MODEL", "a model folder; it is written to")
     shared.add_data_set(add, shared.FILE_FORMATS, "records that cannot be used")
     add("--split", "SPLIT", "of validation photos (default: val)", nargs="+", default=["val"])
@@ -53,7 +23,7 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_machine(parser, "photos at a time", 50, precision=False)
 
     usage, summary = "export MODEL FOLDER [options]", "write a captioner as ONNX graphs"
-    parser, _ = shared.add_parser(commands, run_export, usage, summary, EXPORT_DESCRIPTION)
+    parser, _ = shared.add_parser(commands, run_export, usage, summary)
     add = shared.add_group(parser, "input and output")
     add("model", "MODEL", "a model folder or name")
     add("folder", "FOLDER", "the folder to write")
@@ -64,23 +34,32 @@ def add_commands(commands: shared.Commands) -> None:
     add("--overwrite", "", "replace files of FOLDER")
 
     usage, summary = "info [MODEL]", "describe a model"
-    _, add = shared.add_parser(commands, run_info, usage, summary, INFO_DESCRIPTION)
+    _, add = shared.add_parser(commands, run_info, usage, summary)
     add("model", "MODEL", shared.MODEL, nargs="?", default="default")
 
 
 def run_calibrate(arguments: argparse.Namespace) -> int:
-    """Fit, write to the model folder, print the measurements."""
+    """Fits a trained model's confidence: the expected share of a caption's content
+    words that people use for the photo. Captions of low confidence are marked
+    "not sure".
+
+      captioner calibrate runs/flickr8k/model --format flickr8k \\
+          --annotations Flickr8k.token.txt --images photos/ --split val
+
+    The confidence is fitted to the validation photos, measured on each split by
+    two-fold cross-validation, and written to the model folder.
+    """
     if not 0 <= arguments.unsure_below <= 1:
         raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
     shared.check_data_set(arguments)
+    folder = own_folder(arguments.model)
     shared.check_outputs([("--json", arguments.json)], arguments.overwrite)
 
     from captioner.data.example import Problems
     from captioner.data.readers import read_splits
     from captioner.devices import fast_device
-    from captioner.runs.calibrate_model import calibrate_folder, own_folder
+    from captioner.runs.calibrate_model import calibrate_folder
 
-    folder = own_folder(arguments.model)
     problems = Problems(arguments.on_problem)
     splits = [arguments.training_split, *arguments.split]
     training, *validation = read_splits(
@@ -98,7 +77,14 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
 
 
 def run_export(arguments: argparse.Namespace) -> None:
-    """Export, print the size."""
+    """Writes a captioner as ONNX graphs, which run without torch.
+
+      captioner export default onnx/                              float32, 63 MB
+      captioner export default page/ --precision int8 --page      a web page, 30 MB
+
+    In Python: captioner.load("onnx/").caption("photo.jpg"). The page needs a
+    web server for its files alone: photos stay in the browser.
+    """
     shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
     from captioner.onnx.folders import export_folder
@@ -111,7 +97,14 @@ def run_export(arguments: argparse.Namespace) -> None:
 
 
 def run_info(arguments: argparse.Namespace) -> None:
-    """Print the description."""
+    """Describes a captioner or translator: its parts, its size, its model card.
+
+      captioner info                 the packaged captioner
+      captioner info english_german  the packaged translator into German
+      captioner info hf://user/name  a model of the hub, with its revision
+
+    A packaged model wins over a folder of its name; ./default is the folder.
+    """
     name = pinned(arguments.model)
     description = _description(model_folder(name))
     print(f"revision       {name}\n{description}" if is_address(name) else description)

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import argparse
+import inspect
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -73,13 +74,16 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def add_parser(
-    commands: Commands, run: Run, usage: str, summary: str, description: str
+    commands: Commands, run: Run, usage: str, summary: str, description: str = ""
 ) -> tuple[CommandParser, Add]:
-    """Add a command's parser with a group of input. run: its function. usage: after its name."""
+    """Add a command's parser with a group of input.
+
+    run: its function, whose docstring is its description. usage: after its name.
+    """
     parser: CommandParser = commands.add_parser(
         usage.partition(" ")[0],
         help=summary,
-        description=description,
+        description=description or inspect.getdoc(run),
         usage=f"captioner {usage}",
         formatter_class=help_formatter,
         add_help=False,

@@ -9,39 +9,11 @@ from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.onnx.folders import write_graphs
 
-DESCRIPTION = """\
-Trains the captioner of a config or, with `task: translate`, the translator. docs/configuration.md
-documents every field. Photos and captions adapt a model to them: a table, a folder of photos
-with texts (photo.txt), metadata.jsonl or descriptions, or a file of COCO or Karpathy.
-
-  captioner train mine.csv --start-from default --out runs/mine
-  captioner train configs/shapes_soft.yaml --out runs/shapes
-  captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --set data.images=Flicker8k_Dataset
-  captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --resume
-
-Ctrl-C and SIGTERM save a checkpoint first; --resume continues bit for bit. OUT/model always holds
-the best model so far, by validation on generated captions.
-
-On several GPUs, each process takes one and its share of every batch; several machines also need
-torchrun's --nnodes, --node-rank and --master-addr, and an OUT on a disk that they share:
-
-  torchrun --nproc-per-node 8 -m captioner train configs/coco_soft.yaml --out runs/coco
-"""
-
-FEATURES_DESCRIPTION = """\
-Stores the annotation vectors of a config's photos: 200,704 bytes a photo of 224x224. Training does
-so by itself; do it beforehand to share a store among runs. A stopped extraction continues. Run one
-command a store; with torchrun each process takes a share of the photos.
-
-  captioner features configs/flickr8k_soft.yaml --out features
-  captioner train configs/flickr8k_soft.yaml --set features.folder=features
-"""
-
 
 def add_commands(commands: shared.Commands) -> None:
     """Add both commands to the command line."""
     usage, summary = "train CONFIG [options]", "train a captioner or a translator"
-    parser, add = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
+    parser, add = shared.add_parser(commands, run, usage, summary)
     _add_config(add, "a YAML file; or photos and captions: a table, a folder, shards, JSON")
     about = "initial weights, words and sizes: a packaged model or a folder"
     add("--start-from", "MODEL", about, **_changing("start_from"))
@@ -53,7 +25,7 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_machine(parser)
 
     usage, summary = "features CONFIG [options]", "store the annotation vectors of photos"
-    parser, add = shared.add_parser(commands, run_features, usage, summary, FEATURES_DESCRIPTION)
+    parser, add = shared.add_parser(commands, run_features, usage, summary)
     _add_config(add, "a YAML file, as for training")
     add = shared.add_group(parser, "output")
     about = "the store's folder (default: the config's features.folder)"
@@ -77,7 +49,26 @@ def _changing(field: str = "") -> dict[str, Any]:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train, then write graphs beside the model."""
+    """Trains the captioner of a config or, with `task: translate`, the translator.
+
+    docs/configuration.md documents every field. Photos and captions adapt a model to them: a table,
+    a folder of photos with texts (photo.txt), metadata.jsonl or descriptions, or a file of COCO or
+    Karpathy.
+
+      captioner train mine.csv --start-from default --out runs/mine
+      captioner train configs/shapes_soft.yaml --out runs/shapes
+      captioner train configs/flickr8k_soft.yaml --out runs/flickr8k \\
+          --set data.images=Flicker8k_Dataset
+      captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --resume
+
+    Ctrl-C and SIGTERM save a checkpoint first; --resume continues bit for bit. OUT/model always
+    holds the best model so far, by validation on generated captions.
+
+    On several GPUs, each process takes one and its share of every batch; several machines also need
+    torchrun's --nnodes, --node-rank and --master-addr, and an OUT on a disk that they share:
+
+      torchrun --nproc-per-node 8 -m captioner train configs/coco_soft.yaml --out runs/coco
+    """
     from captioner.devices import choose_device
     from captioner.runs.changes import encoder_changes
     from captioner.runs.read_recipe import read_any_recipe
@@ -97,7 +88,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def run_features(arguments: argparse.Namespace) -> None:
-    """Fill the stores."""
+    """Stores the annotation vectors of a config's photos: 200,704 bytes a photo of 224x224.
+
+    Training does so by itself; do it beforehand to share a store among runs. A stopped extraction
+    continues. Run one command a store; with torchrun each process takes a share of the photos.
+
+      captioner features configs/flickr8k_soft.yaml --out features
+      captioner train configs/flickr8k_soft.yaml --set features.folder=features
+    """
     from captioner.devices import choose_device
     from captioner.runs.features import extract_features
     from captioner.runs.read_recipe import read_recipe

@@ -19,33 +19,6 @@ from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 if TYPE_CHECKING:
     from captioner.translate.translation import Translation
 
-DESCRIPTION = """\
-Translates text line by line, from standard input or a file.
-
-  echo "A man runs." | captioner translate   English to German
-  captioner translate text.en --alignment page.html
-
---n-best prints tab-separated rows: number of the line, rank, score, which ranks
-them, log-probability, text. Standard error names translations that are not
-sure, such as those of text that is not English. A line that is not UTF-8 yields
-an empty one, and exit code 2. Too long lines and translations are cut and
-reported, exit code 0.
-"""
-
-SCORE_DESCRIPTION = """\
-Translates a text and scores the translations line by line: sacrebleu's BLEU and
-chrF with their signatures, and BLEU against the length of the source.
-
-  captioner evaluate-translator runs/en_de/model val.en val.de --json out.json
-"""
-
-FILES_DESCRIPTION = """\
-Scores translations in a file line by line: sacrebleu's BLEU and chrF with their
-signatures; with --source also BLEU against the length of the source.
-
-  captioner score-translations found.de val.de --source val.en --json out.json
-"""
-
 NO_SCORES = "\t"
 """In place of the score and the log-probability of a line that cannot be read."""
 
@@ -53,7 +26,7 @@ NO_SCORES = "\t"
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     usage, summary = "translate [FILE] [options]", "translate text, and draw alignments"
-    parser, _ = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
+    parser, _ = shared.add_parser(commands, run, usage, summary)
     group = parser.add_argument_group("input")
     about = "a text file; .gz as well (default: standard input)"
     group.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
@@ -74,7 +47,7 @@ def add_commands(commands: shared.Commands) -> None:
 
     usage = "evaluate-translator MODEL SOURCE REFERENCES [options]"
     summary = "score a model's translations of a text"
-    parser, add = shared.add_parser(commands, run_evaluate, usage, summary, SCORE_DESCRIPTION)
+    parser, add = shared.add_parser(commands, run_evaluate, usage, summary)
     add("model", "MODEL", "a model folder, or a packaged model")
     add("source", "SOURCE", "text to translate; .gz as well")
     _add_references(add)
@@ -84,7 +57,7 @@ def add_commands(commands: shared.Commands) -> None:
 
     usage = "score-translations TRANSLATIONS REFERENCES [options]"
     summary = "score translations in a file"
-    parser, add = shared.add_parser(commands, run_score, usage, summary, FILES_DESCRIPTION)
+    parser, add = shared.add_parser(commands, run_score, usage, summary)
     add("translations", "TRANSLATIONS", "text; .gz as well")
     _add_references(add)
     add("--source", "FILE", "the text that was translated")
@@ -103,7 +76,17 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Translate all lines; 2 if one could not be read."""
+    """Translates text line by line, from standard input or a file.
+
+      echo "A man runs." | captioner translate   English to German
+      captioner translate text.en --alignment page.html
+
+    --n-best prints tab-separated rows: number of the line, rank, score, which ranks
+    them, log-probability, text. Standard error names translations that are not
+    sure, such as those of text that is not English. A line that is not UTF-8 yields
+    an empty one, and exit code 2. Too long lines and translations are cut and
+    reported, exit code 0.
+    """
     from captioner.models import load_translator
     from captioner.translate.alignment_files import AlignmentWriter
 
@@ -160,7 +143,11 @@ def _print_translations(number: int, translation: Translation, error: str, n_bes
 
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
-    """Score a model's translations; 2 if a reference was skipped."""
+    """Translates a text and scores the translations line by line: sacrebleu's BLEU and
+    chrF with their signatures, and BLEU against the length of the source.
+
+      captioner evaluate-translator runs/en_de/model val.en val.de --json out.json
+    """
     shared.check_outputs([("--json", arguments.json)], arguments.overwrite)
 
     from captioner.evaluation.translations import score_translator
@@ -178,7 +165,11 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
 
 
 def run_score(arguments: argparse.Namespace) -> int:
-    """Score a file of translations; 2 if a reference was skipped."""
+    """Scores translations in a file line by line: sacrebleu's BLEU and chrF with their
+    signatures; with --source also BLEU against the length of the source.
+
+      captioner score-translations found.de val.de --source val.en --json out.json
+    """
     shared.check_outputs([("--json", arguments.json)], arguments.overwrite)
 
     from captioner.evaluation.translations import score_hypotheses

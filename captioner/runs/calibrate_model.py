@@ -7,21 +7,11 @@ import torch
 
 from captioner.caption.folder import load_model, save_confidence
 from captioner.data.example import Example
-from captioner.errors import UserError, counted
+from captioner.errors import counted
 from captioner.evaluation.calibration import CalibrationReport, calibrate
 from captioner.evaluation.score import read_results
-from captioner.files import check_writable
-from captioner.model_folders import MODEL, is_address, model_folder, packaged_models
+from captioner.model_folders import MODEL
 from captioner.runs.caption_scores import RESULTS
-
-
-def own_folder(name: str) -> Path:
-    """A model's folder that may be written to; refuses packaged and downloaded ones."""
-    folder = model_folder(name)
-    if name in packaged_models() or is_address(name):
-        raise UserError(f"{name} is packaged or on the hub; give a copy of {folder}")
-    check_writable("MODEL", folder)
-    return folder
 
 
 def calibrate_folder(

@@ -30,7 +30,7 @@ from captioner.model_folders import DEMO_PHOTO
 from captioner.outcomes import Failed, with_results
 from captioner.render.page import viewer_script
 from captioner.render.typography import printable
-from captioner.serve.guard import BEARER, GuardedRoute, OpenRoute, answer_error, guarded_app
+from captioner.serve.guard import BEARER, GuardedRoute, answer_error, guarded_app
 from captioner.serve.messages import (
     CaptionForm,
     CaptionsAnswer,
@@ -59,7 +59,6 @@ _REFUSED: Any = {
 _CONTENT: Any = {kind: {} for kind in _MEDIA_TYPES.values()}
 
 router = APIRouter(prefix="/api", responses=_REFUSED, route_class=GuardedRoute)
-open_router = APIRouter(prefix="/api", responses=_REFUSED, route_class=OpenRoute)
 
 
 class _CrossOrigin(CORSMiddleware):
@@ -148,18 +147,6 @@ async def translate(asked: TranslationRequest, service: OurService) -> Any:
     return {"translations": answers}
 
 
-@open_router.get("/health")
-async def health(request: Request) -> dict[str, str | int]:
-    """Whether the server answers, and how many requests are not yet answered."""
-    return {"status": "ok", "waiting": request.app.state.waiting}
-
-
-@open_router.get("/openapi.json", include_in_schema=False)
-async def description(request: Request) -> Any:
-    """The interface, as OpenAPI describes it."""
-    return request.app.openapi()
-
-
 @router.get("/model", response_model=ModelsAnswer)
 async def model(service: OurService) -> Any:
     """The models, and what the server accepts."""
@@ -232,7 +219,9 @@ def make_app(
         title="captioner",
         version=__version__,
         description="Captions of photos with attention maps, and translations with alignments.",
-        openapi_url=None,  # Its pages load scripts from elsewhere; below is one that does not.
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # It loads scripts from elsewhere; below is one that does not.
+        redoc_url=None,
         servers=[{"url": public_url}] if public_url else None,
         lifespan=lifespan,
         exception_handlers=dict.fromkeys(
@@ -254,7 +243,12 @@ def make_app(
     app.state.origins = {*allowed, *map(_origin, public)}
     # Only described by this: a `GuardedRoute` checks the token before it reads a content.
     app.include_router(router, dependencies=[Depends(BEARER)] if token else None)
-    app.include_router(open_router)
+
+    @app.get("/api/health")
+    async def health() -> dict[str, str | int]:
+        """Whether the server answers, and how many requests are not yet answered."""
+        return {"status": "ok", "waiting": app.state.waiting}
+
     files = {
         "/viewer.js": Response(viewer_script(), media_type="text/javascript"),
         "/demo.jpg": FileResponse(DEMO_PHOTO),

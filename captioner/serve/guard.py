@@ -107,15 +107,13 @@ class GuardedRoute(APIRoute):
     many POST requests are `waiting`, and how many bytes of theirs are `held`.
     """
 
-    needs_token = True
-
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's way to run code before a request's content is read."""
         handle = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
             state = request.app.state
-            if self.needs_token and state.token is not None:
+            if state.token is not None:
                 await _check_token(request, state.token)
             _check_site(request, state.origins)
             if names := list(request.query_params):
@@ -140,12 +138,6 @@ class GuardedRoute(APIRoute):
                 state.held -= content.size
 
         return guarded
-
-
-class OpenRoute(GuardedRoute):
-    """A `GuardedRoute` that answers without the token."""
-
-    needs_token = False
 
 
 async def _check_token(request: Request, token: str) -> None:
