@@ -157,8 +157,8 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     translator = load_translator(arguments.model, **shared.machine(arguments, arguments.sample))
     search = shared.search_options(arguments, translator.search)
     files = arguments.source, arguments.references
-    options = search, arguments.batch_size, arguments.lower_case
-    scores = score_translator(translator, *files, *options, problems)
+    batch_size, lower_case = arguments.batch_size, arguments.lower_case
+    scores = score_translator(translator, *files, search, batch_size, lower_case, problems)
     for line, shortened in scores.shortened.items():
         _report_cuts(f"{arguments.source}, line {line}", shortened, search)
     return shared.write_scores(scores, arguments.json, problems=[problems])
