@@ -1,11 +1,9 @@
 """The models, their threads, and batches of the requests that wait; knows no HTTP."""
 
-import ctypes
 import io
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
@@ -87,8 +85,6 @@ class Batcher:
             results = iter(self._work(items, search, language))
             for job in batch:
                 job.results.set_result(list(islice(results, len(job.items))))
-            with suppress(OSError, AttributeError, TypeError):  # Only glibc keeps freed memory.
-                ctypes.CDLL(None).malloc_trim(0)
         except Exception as error:
             for job in batch:
                 job.results.set_exception(error)
