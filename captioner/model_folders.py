@@ -24,6 +24,7 @@ from captioner.errors import (
 from captioner.files import (
     LARGEST_CONFIG,
     atomic_path,
+    check_writable,
     flush_folder,
     read_bytes,
     read_json,
@@ -152,6 +153,15 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     return path / MODEL if is_run else path
 
 
+def own_folder(name: str) -> Path:
+    """A model's folder that may be written to; refuses packaged and downloaded ones."""
+    folder = model_folder(name)
+    if name in packaged_models() or is_address(name):
+        raise UserError(f"{name} is packaged or on the hub; give a copy of {folder}")
+    check_writable("MODEL", folder)
+    return folder
+
+
 class ModelFolder:
     """A folder with a model, whose config is read once.
 
@@ -200,9 +210,8 @@ class ModelFolder:
     def read(self, kind: str, config: type[Instance]) -> Instance:
         """Validate the config. kind: the expected one of `FORMATS`."""
         path = self.files / CONFIG
-        if not self.config:
-            raise UserError(f"folder {self.path} holds no model")
         if self.kind is None:
+            read_json(path, "model config", LARGEST_CONFIG)  # Refuses a missing file.
             raise UserError(f"{path} is not the config of a {kind}: no format {FORMATS[kind]!r}")
         if self.kind != kind:
             raise UserError(f"{self.files} is a {self.kind}, not a {kind}")

@@ -25,8 +25,8 @@ EDGES = {
     "data": "text vision",
     "training": "",
     "evaluation": "text vision decoding render caption translate data",
-    "runs": "attention text vision decoding render models backends caption translate data training "
-    "evaluation",
+    "runs": "attention text vision decoding render models backends caption translate loading data "
+    "training evaluation",
     "serve": "text vision decoding render backends caption translate",
     "cli": "text vision decoding render backends caption translate loading data training "
     "evaluation runs serve",

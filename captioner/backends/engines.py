@@ -6,6 +6,7 @@ import os
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -90,6 +91,17 @@ def _takes_graphs(folder: ModelFolder, device: str, precision: str, engine: Engi
 
         return choose_device("auto").type == "cpu"
     return True
+
+
+def write_graphs(folder: Path) -> str:
+    """Write graphs beside a trained model; returns why that is not possible, or ""."""
+    from captioner.backends.export import add_graphs
+
+    try:
+        add_graphs(folder)
+    except Exception as error:  # Exporters raise many kinds; the model works without.
+        return (str(error) or repr(error)).splitlines()[0]
+    return ""
 
 
 def may_have_gpu(device: object) -> bool:

@@ -129,7 +129,7 @@ def _captions(
 
     if not photos:
         return iter(())
-    machine = shared.machine(arguments)
+    machine = shared.machine(arguments, arguments.sample)
     translate = None
     if options.language:
         translate = load_translation(options.language, arguments.translator, **machine)

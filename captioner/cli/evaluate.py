@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from captioner.cli import shared_options as shared
@@ -15,50 +14,24 @@ from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 from captioner.model_folders import pinned
 
 if TYPE_CHECKING:
-    from captioner.evaluation.score import Scorer
-
-DESCRIPTION = """\
-Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4,
-ROUGE-L, CIDEr-D, word-precision, and how varied they are.
-
-  captioner evaluate default --format flickr8k --split val \\
-      --annotations Flickr8k.token.txt --images photos/ --save-results out.json
-  captioner evaluate runs/shapes/model --format shapes   (generated pictures)
-
-The exit code is 2 if a photo or record was skipped.
-"""
-
-SCORE_DESCRIPTION = """\
-Scores saved captions: BLEU-1 to BLEU-4, ROUGE-L, CIDEr-D, word-precision, and
-how varied they are.
-
-  captioner score out.json captions.json --confidence --csv scores.csv
-  captioner score out.json captions.json --against other.json
-
-CIDEr-D of one photo needs --document-frequency, a file of more captions.
-"""
-
-MAPS_DESCRIPTION = """\
-Scores a model's attention maps: width, movement and, given boxes or segments,
-whether they lie on what the words name. The exit code is as of `evaluate`.
-
-  captioner maps default --images photos/
-  captioner maps runs/shapes/model --format shapes --csv words.csv
-"""
+    from captioner.data.example import Example
+    from captioner.data.instances import Grounding
+    from captioner.evaluation.maps import MapScores
+    from captioner.evaluation.score import CaptionScores
 
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     usage = "evaluate MODEL --annotations FILE [options]"
     summary = "score a model's captions on data"
-    parser, add = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
+    parser, add = shared.add_parser(commands, run, usage, summary)
     _add_photos(add)
     shared.add_search(parser, SearchOptions, explained_in="caption")
     _add_scores(parser)("--save-results", "FILE", "write the captions, as COCO does")
     shared.add_machine(parser, "photos at a time", 50)
 
     usage, summary = "score RESULTS REFERENCES [options]", "score captions in a file"
-    parser, add = shared.add_parser(commands, run_score, usage, summary, SCORE_DESCRIPTION)
+    parser, add = shared.add_parser(commands, run_score, usage, summary)
     add("results", "RESULTS", "captions, in COCO's result format or of `captioner caption --json`")
     add("references", "REFERENCES", "a table, a folder of photos with texts, or a file in --format")
     known = ", ".join(shared.FILE_FORMATS)
@@ -77,7 +50,7 @@ def add_commands(commands: shared.Commands) -> None:
 
     usage = "maps MODEL (--annotations FILE | --images FOLDER) [options]"
     summary = "score a model's attention maps"
-    parser, add = shared.add_parser(commands, run_maps, usage, summary, MAPS_DESCRIPTION)
+    parser, add = shared.add_parser(commands, run_maps, usage, summary)
     _add_photos(add)
     add("--instances", "FILE", "COCO's boxes and segments", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")
@@ -107,98 +80,120 @@ def _add_scores(parser: argparse.ArgumentParser) -> shared.Add:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Caption, score, print the table, write the files; 2 if a photo or record was left out."""
-    shared.check_outputs(arguments, "--json", "--csv", "--save-results")
+    """Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4,
+    ROUGE-L, CIDEr-D, word-precision, and how varied they are.
+
+      captioner evaluate default --format flickr8k --split val \\
+          --annotations Flickr8k.token.txt --images photos/ --save-results out.json
+      captioner evaluate runs/shapes/model --format shapes   (generated pictures)
+
+    The exit code is 2 if a photo or record was skipped.
+    """
+    _check_outputs(arguments, ("--save-results", arguments.save_results))
     shared.check_data_set(arguments)
 
-    from captioner.evaluation.score import score_model
+    from captioner.evaluation.score import Scorer, score_model
 
-    return _score_photos(
-        arguments,
-        score_model,
-        results=arguments.save_results,
-        scorer=_scorer(arguments),
-        exact=arguments.format == "shapes",
-    )
+    scorer = Scorer(arguments.metrics, confidence=arguments.confidence, words=arguments.words)
+    results, exact = arguments.save_results, arguments.format == "shapes"
+
+    def score(model: Any, photos: list[Example], _: object, **options: Any) -> CaptionScores:
+        return score_model(model, photos, results=results, scorer=scorer, exact=exact, **options)
+
+    return _score_photos(arguments, score)
 
 
 def run_score(arguments: argparse.Namespace) -> int:
-    """Score, print the tables, write the files; 2 if a record was skipped."""
-    shared.check_outputs(arguments, "--json", "--csv")
+    """Scores saved captions: BLEU-1 to BLEU-4, ROUGE-L, CIDEr-D, word-precision, and
+    how varied they are.
 
-    from captioner.evaluation.score import score_results
+      captioner score out.json captions.json --confidence --csv scores.csv
+      captioner score out.json captions.json --against other.json
 
-    scorer = _scorer(arguments)
+    CIDEr-D of one photo needs --document-frequency, a file of more captions.
+    """
+    _check_outputs(arguments)
+
+    from captioner.evaluation.score import Scorer, score_results
+
+    scorer = Scorer(
+        metrics=arguments.metrics,
+        document_frequency=arguments.document_frequency,
+        confidence=arguments.confidence,
+        against=arguments.against,
+        training=arguments.training,
+        format=arguments.format,
+        instances=arguments.instances,
+        synonyms=arguments.synonyms,
+        words=arguments.words,
+        on_problem=arguments.on_problem,
+    )
     scores = score_results(arguments.results, arguments.references, scorer, arguments.split)
-    return shared.write_scores(scores, arguments, scorer.problems)
-
-
-def _scorer(arguments: argparse.Namespace) -> Scorer:
-    from captioner.evaluation.score import Scorer
-
-    names = {field.name for field in fields(Scorer) if field.init}
-    return Scorer(**{name: value for name, value in vars(arguments).items() if name in names})
+    return shared.write_scores(scores, arguments.json, arguments.csv, scorer.problems)
 
 
 def run_maps(arguments: argparse.Namespace) -> int:
-    """Score the maps, print the tables, write the files; 2 if a photo or record was left out."""
-    shared.check_outputs(arguments, "--json", "--csv")
+    """Scores a model's attention maps: width, movement and, given boxes or segments,
+    whether they lie on what the words name. The exit code is as of `evaluate`.
+
+      captioner maps default --images photos/
+      captioner maps runs/shapes/model --format shapes --csv words.csv
+    """
+    _check_outputs(arguments)
     if arguments.format or arguments.annotations or not arguments.images:
         shared.check_data_set(arguments)
     elif arguments.instances:  # They name photos as there.
         raise UserError("--instances needs the photos as a data set: give --annotations")
 
-    from captioner.data.instances import CocoInstances, Grounding, read_synonyms
+    from captioner.data.instances import CocoInstances, read_synonyms
     from captioner.evaluation.maps import score_maps
 
-    grounding: Grounding | None = None
+    annotated: Grounding | None = None
     if arguments.instances:
         synonyms = read_synonyms(arguments.synonyms)
-        grounding = CocoInstances(arguments.instances).grounding(synonyms)
-    return _score_photos(arguments, score_maps, grounding=grounding)
+        annotated = CocoInstances(arguments.instances).grounding(synonyms)
+
+    def score(
+        model: Any, photos: list[Example], generated: Grounding | None, **options: Any
+    ) -> MapScores:
+        return score_maps(model, photos, grounding=generated or annotated, **options)
+
+    return _score_photos(arguments, score)
 
 
-def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **options: Any) -> int:
-    """Score a model on photos, report what was left out, write the files; 2 if something was."""
+def _check_outputs(arguments: argparse.Namespace, *more: tuple[str, str | None]) -> None:
+    files = [("--json", arguments.json), ("--csv", arguments.csv), *more]
+    shared.check_outputs(files, arguments.overwrite)
+
+
+def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any]) -> int:
+    """Score a model on photos, report what was left out, write the files; 2 if something was.
+
+    score: takes the model, photos, where things are on generated ones, and how to caption.
+    """
     from captioner import load
-    from captioner.data import shapes
-    from captioner.data.example import Example, Problems
-    from captioner.data.readers import read_splits
-    from captioner.vision.images import photo_files
+    from captioner.data.example import Problems
+    from captioner.evaluation.photos import read_photos
 
-    if arguments.count is not None and arguments.count < 1:
-        raise UserError(f"--count {arguments.count} is not at least 1")
-    model = load(pinned(arguments.model), **shared.machine(arguments))
+    model = load(pinned(arguments.model), **shared.machine(arguments, arguments.sample))
     problems = Problems(arguments.on_problem)
-    if arguments.format == "shapes":
-        config = shapes.ShapesConfig(image_size=model.preprocessing.size)
-        pictures = shapes.generate(arguments.count or 500, shapes.UNSEEN_SEED, config)
-        photos = shapes.shapes_examples(pictures)
-        if "grounding" in options:
-            names = [photo.image_id for photo in photos]
-            options["grounding"] = shapes.shapes_grounding(dict(zip(names, pictures, strict=True)))
-    elif arguments.annotations:
-        splits = [arguments.split]
-        photos = read_splits(
-            arguments.format, arguments.annotations, arguments.images, splits, problems
-        )[0][: arguments.count]
-    else:
-        files = photo_files([arguments.images], note=report)[: arguments.count]
-        photos = [Example(str(file), file) for file in files]
+    data_set = arguments.format, arguments.annotations, arguments.images, arguments.split
+    size = model.preprocessing.size
+    photos, generated = read_photos(*data_set, arguments.count, size, problems)
     for sentence in problems.sentences:
         report(sentence)
     left_out: dict[str, str] = {}
     scores = score(
         model,
         photos,
+        generated,
         batch_size=arguments.batch_size,
         left_out=left_out if arguments.on_problem == "skip" else None,
         search=shared.search_options(arguments, model.search),
-        **options,
     )
     for reason in left_out.values():
         report(reason)
     if left_out:
         report(f"{len(left_out):,} of {len(photos):,} photos could not be read and do not count")
-    shared.write_scores(scores, arguments)
+    shared.write_scores(scores, arguments.json, arguments.csv)
     return 2 if left_out or len(problems) else 0

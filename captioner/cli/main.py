@@ -1,4 +1,13 @@
-"""`captioner`: reads the command line, runs the command."""
+"""Captions photos and shows, for every word, where the model attended.
+
+  captioner caption --demo --overlay demo.png     try it on a packaged photo
+  captioner caption photo.jpg --html photo.html   a page to point at words
+  captioner train configs/shapes_soft.yaml        train a model without data
+  captioner translate sentences.en                English to German
+  captioner serve                                 a page for all that
+
+captioner COMMAND --help shows its options and examples.
+"""
 
 import argparse
 import atexit
@@ -15,17 +24,6 @@ from captioner.cli import caption, evaluate, models, serve, train, translate
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, help_formatter
 from captioner.errors import refuse_missing
-
-DESCRIPTION = """\
-Captions photos and shows, for every word, where the model attended.
-
-  captioner caption --demo --overlay demo.png     try it on a packaged photo
-  captioner caption photo.jpg --html photo.html   a page to point at words
-  captioner train configs/shapes_soft.yaml        train a model without data
-  captioner translate sentences.en                English to German
-  captioner serve                                 a page for all that
-  captioner COMMAND --help                        options and examples
-"""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -62,7 +60,7 @@ class PrintCompletion(argparse.Action):
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     usage = "captioner COMMAND [options]"
-    parser = CommandParser("captioner", usage, DESCRIPTION, formatter_class=help_formatter)
+    parser = CommandParser("captioner", usage, __doc__, formatter_class=help_formatter)
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
     about = "print a script that completes commands, options and files in this shell"
     parser.add_argument("--completion", action=PrintCompletion, choices=SHELLS, help=about)

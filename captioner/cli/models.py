@@ -5,54 +5,14 @@ from pathlib import Path
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.errors import UserError, counted
-from captioner.files import check_writable
-from captioner.model_folders import (
-    MODEL,
-    ModelFolder,
-    copy_model,
-    is_address,
-    model_folder,
-    packaged_models,
-    pinned,
-    saving,
-)
-
-CALIBRATE_DESCRIPTION = """\
-Fits a trained model's confidence: the expected share of a caption's content
-words that people use for the photo. Captions of low confidence are marked
-"not sure".
-
-  captioner calibrate runs/flickr8k/model --format flickr8k \\
-      --annotations Flickr8k.token.txt --images photos/ --split val
-
-The confidence is fitted to the validation photos, measured on each split by
-two-fold cross-validation, and written to the model folder.
-"""
-
-EXPORT_DESCRIPTION = """\
-Writes a captioner as ONNX graphs, which run without torch.
-
-  captioner export default onnx/                              float32, 63 MB
-  captioner export default page/ --precision int8 --page      a web page, 30 MB
-
-In Python: captioner.load("onnx/").caption("photo.jpg"). The page needs a
-web server for its files alone: photos stay in the browser.
-"""
-
-INFO_DESCRIPTION = """\
-Describes a captioner or translator: its parts, its size, its model card.
-
-  captioner info                 the packaged captioner
-  captioner info english_german  the packaged translator into German
-  captioner info hf://user/name  a model of the hub, with its revision
-"""
+from captioner.errors import UserError
+from captioner.model_folders import ModelFolder, is_address, model_folder, own_folder, pinned
 
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     usage, summary = "calibrate MODEL --annotations FILE [options]", "fit a model's confidence"
-    parser, add = shared.add_parser(commands, run_calibrate, usage, summary, CALIBRATE_DESCRIPTION)
+    parser, add = shared.add_parser(commands, run_calibrate, usage, summary)
     add("model", "MODEL", "a model folder; it is written to")
     shared.add_data_set(add, shared.FILE_FORMATS, "records that cannot be used")
     add("--split", "SPLIT", "of validation photos (default: val)", nargs="+", default=["val"])
@@ -63,7 +23,7 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_machine(parser, "photos at a time", 50, precision=False)
 
     usage, summary = "export MODEL FOLDER [options]", "write a captioner as ONNX graphs"
-    parser, _ = shared.add_parser(commands, run_export, usage, summary, EXPORT_DESCRIPTION)
+    parser, _ = shared.add_parser(commands, run_export, usage, summary)
     add = shared.add_group(parser, "input and output")
     add("model", "MODEL", "a model folder or name")
     add("folder", "FOLDER", "the folder to write")
@@ -74,30 +34,31 @@ def add_commands(commands: shared.Commands) -> None:
     add("--overwrite", "", "replace files of FOLDER")
 
     usage, summary = "info [MODEL]", "describe a model"
-    _, add = shared.add_parser(commands, run_info, usage, summary, INFO_DESCRIPTION)
+    _, add = shared.add_parser(commands, run_info, usage, summary)
     add("model", "MODEL", shared.MODEL, nargs="?", default="default")
 
 
 def run_calibrate(arguments: argparse.Namespace) -> int:
-    """Fit, write to the model folder, print the measurements."""
+    """Fits a trained model's confidence: the expected share of a caption's content
+    words that people use for the photo. Captions of low confidence are marked
+    "not sure".
+
+      captioner calibrate runs/flickr8k/model --format flickr8k \\
+          --annotations Flickr8k.token.txt --images photos/ --split val
+
+    The confidence is fitted to the validation photos, measured on each split by
+    two-fold cross-validation, and written to the model folder.
+    """
     if not 0 <= arguments.unsure_below <= 1:
         raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
     shared.check_data_set(arguments)
+    folder = own_folder(arguments.model)
+    shared.check_outputs([("--json", arguments.json)], arguments.overwrite)
 
-    folder = model_folder(arguments.model)
-    if arguments.model in packaged_models() or is_address(arguments.model):
-        raise UserError(f"{arguments.model} is packaged or on the hub; give a copy of {folder}")
-    check_writable("MODEL", folder)
-    shared.check_outputs(arguments, "--json")
-
-    from captioner.caption.folder import save_confidence
     from captioner.data.example import Problems
     from captioner.data.readers import read_splits
     from captioner.devices import fast_device
-    from captioner.evaluation.calibration import calibrate
-    from captioner.evaluation.score import read_results
-    from captioner.loading import load
-    from captioner.runs.caption_scores import RESULTS
+    from captioner.runs.calibrate_model import calibrate_folder
 
     problems = Problems(arguments.on_problem)
     splits = [arguments.training_split, *arguments.split]
@@ -106,50 +67,50 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     )
     for sentence in problems.sentences:
         report(sentence)
-    results = folder.parent / RESULTS  # In a run: the photos that chose the epoch.
-    if folder.name == MODEL and results.is_file():
-        names = {photo.name for photos in validation for photo in photos}
-        if chosen := len(names & read_results(results).keys()):
-            photos = f"{counted(chosen, 'photo')} of {' and '.join(arguments.split)}"
-            advice = "its confidence may be too high; give photos that training did not use"
-            report(f"{photos} chose the epoch of this model: {advice}")
-    device = fast_device(arguments.device)
-    model = load(folder, device, engine="torch")
     by_split = dict(zip(arguments.split, validation, strict=True))
-    scores = calibrate(model, training, by_split, arguments.unsure_below, arguments.batch_size)
-    assert model.confidence is not None  # Just fitted.
-    save_confidence(model.confidence, folder)
-    shared.write_scores(scores, arguments)
+    device = fast_device(arguments.device)
+    options = arguments.unsure_below, arguments.batch_size
+    scores = calibrate_folder(folder, training, by_split, device, *options, note=report)
+    shared.write_scores(scores, arguments.json)
     print(f"written into {folder}", flush=True)
     return 2 if len(problems) else 0
 
 
 def run_export(arguments: argparse.Namespace) -> None:
-    """Export, print the size."""
-    shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
+    """Writes a captioner as ONNX graphs, which run without torch.
 
-    from captioner.serve.page_without_server import has_graphs_for_browsers, write_page
+      captioner export default onnx/                              float32, 63 MB
+      captioner export default page/ --precision int8 --page      a web page, 30 MB
+
+    In Python: captioner.load("onnx/").caption("photo.jpg"). The page needs a
+    web server for its files alone: photos stay in the browser.
+    """
+    shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
     folder = Path(arguments.folder)
     model = ModelFolder(model_folder(arguments.model))
     stored = f"weights in {arguments.precision}"
-    is_plain_page = arguments.page and arguments.precision == "float32"
-    if is_plain_page and has_graphs_for_browsers(model):
-        with saving(folder) as files:
-            copy_model(model.files, files)
-        stored = "weights as in MODEL"
+    if arguments.page:
+        from captioner.serve.page_without_server import export_page
+
+        stored = export_page(model, folder, arguments.precision)
     else:
         from captioner.caption.folder import export_model, load_model
 
         export_model(load_model(model.path), folder, arguments.precision)
-    if arguments.page:
-        write_page(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {size / 1e6:.1f} MB, {stored}")
 
 
 def run_info(arguments: argparse.Namespace) -> None:
-    """Print the description."""
+    """Describes a captioner or translator: its parts, its size, its model card.
+
+      captioner info                 the packaged captioner
+      captioner info english_german  the packaged translator into German
+      captioner info hf://user/name  a model of the hub, with its revision
+
+    A packaged model wins over a folder of its name; ./default is the folder.
+    """
     name = pinned(arguments.model)
     description = _description(ModelFolder(model_folder(name)))
     print(f"revision       {name}\n{description}" if is_address(name) else description)

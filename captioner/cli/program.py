@@ -1,19 +1,23 @@
 """Runs a program: one-sentence errors, exit codes, signals, standard streams."""
 
 import argparse
-import contextlib
+import errno
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
+from typing import TextIO
 
 from captioner.errors import CONTROLS, INSTALL, UserError
 from captioner.memory_limits import is_memory_error, memory_sentence
 
 TRAINING = ("torch", "torchvision", "safetensors", "yaml", "pycocotools", "onnx", "onnxscript")
 """Packages of the extra `train`, which captioning and translating do without."""
+
+_UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of standard output, which has no name; those of files are `UserError`s."""
 
 
 def script_parser(description: str | None) -> argparse.ArgumentParser:
@@ -27,9 +31,9 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
 
     The exit code is the result of `main`, or 0, or one of these. 2: `UserError`, printed after the
     program's `name`, too little memory, a path that cannot be used, or standard output that cannot
-    be written, which does not stop `main`. 130: Ctrl-C or SIGTERM, both raised as
-    `KeyboardInterrupt`, also if a library turns that into another error, as safetensors does; a
-    second SIGTERM kills the process. 141: a broken pipe.
+    be written. 130: Ctrl-C or SIGTERM, both raised as `KeyboardInterrupt`, also if a library turns
+    that into another error, as safetensors does; a second SIGTERM kills the process. 141: a broken
+    pipe.
     """
     is_interrupted = False
 
@@ -43,33 +47,28 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     before = {signal.SIGTERM: signal.signal(signal.SIGTERM, interrupt)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # `nohup` may ignore it.
         before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
-    with _usable_streams() as problems:
+    _set_streams()
+    try:
         try:
-            code = main() or 0
-            sys.stdout.flush()
-        except KeyboardInterrupt as error:  # Training says how to resume.
-            report(str(error) or "interrupted", name)
-            code = 128 + signal.SIGINT
-        except SystemExit as stop:  # argparse raises it, after help or a mistake.
-            sys.stdout.flush()
-            if not problems:
-                raise
-            code = int(stop.code or 0)
-        except Exception as error:
-            if isinstance(error, BrokenPipeError) and error in problems:
-                return 128 + 13  # The code of a program that SIGPIPE kills.
-            sentence = "interrupted" if is_interrupted else _sentence(error)
-            if not sentence:
-                raise
-            report(sentence, name)
-            code = 128 + signal.SIGINT if is_interrupted else 2
+            return main() or 0
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        if problems:
-            report(f"cannot write standard output: {problems[0].strerror}", name)
-            code = code or 2
-        return code
+            sys.stdout.flush()
+    except KeyboardInterrupt as error:  # Training says how to resume.
+        report(str(error) or "interrupted", name)
+        return 128 + signal.SIGINT
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
+            _drop(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            return 128 + 13  # The code of a program that SIGPIPE kills.
+        sentence = "interrupted" if is_interrupted else _sentence(error)
+        if not sentence:
+            raise
+        report(sentence, name)
+        return 128 + signal.SIGINT if is_interrupted else 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _sentence(error: Exception) -> str:
@@ -82,83 +81,47 @@ def _sentence(error: Exception) -> str:
         return f"this needs {error.name}: {INSTALL}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+        return f"cannot write standard output: {error.strerror}"
     return "a path has a NUL byte" if "embedded null" in str(error) else ""
 
 
-class _Stream(io.TextIOWrapper):
-    """Standard output or error; where it cannot be written, the rest is dropped.
-
-    Only a broken pipe of standard output ends the run. On a terminal, standard output has its
-    control characters escaped; standard error has progress bars, and `report` escapes it.
-
-    problems: receives the errors of standard output; None for standard error.
-    """
-
-    def __init__(self, stream: io.TextIOWrapper, problems: list[OSError] | None) -> None:
-        is_file = problems is not None and not stream.isatty()
-        self._is_escaped = problems is not None and stream.isatty()
-        self._problems = problems
-        super().__init__(
-            stream.buffer,
-            encoding="utf-8" if is_file else stream.encoding,
-            errors="backslashreplace",  # File names may be invalid in the encoding.
-            line_buffering=stream.line_buffering,
-            write_through=stream.write_through,
-        )
+class _Terminal(io.TextIOWrapper):
+    """Standard output on a terminal, with what would steer that as escape sequences."""
 
     def write(self, text: str) -> int:
-        shown = CONTROLS.sub(lambda match: on_a_line(match[0]), text) if self._is_escaped else text
-        with self._noting():
-            super().write(shown)
+        super().write(CONTROLS.sub(lambda match: on_a_line(match[0]), text))
         return len(text)
 
-    def flush(self) -> None:
-        with self._noting():
-            super().flush()
 
-    @contextlib.contextmanager
-    def _noting(self) -> Iterator[None]:
-        """Note an error of writing, and send what is buffered, and all that follows, nowhere."""
-        try:
-            yield
-        except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            if self._problems is not None:
-                self._problems.append(error)
-                if isinstance(error, BrokenPipeError):
-                    raise
-
-
-@contextlib.contextmanager
-def _usable_streams() -> Iterator[list[OSError]]:
-    """Replace closed standard streams, wrap output and error; yields the errors of output."""
+def _set_streams() -> None:
+    """Open closed standard streams on the null device; set the encoding of standard output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            # Empty, and not to be written. Otherwise a file that is opened would get its number.
-            descriptor = os.open(os.devnull, os.O_RDONLY)
+        if getattr(sys, name) is None:  # Otherwise a file that is opened would get its number.
+            descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
-            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
-    problems: list[OSError] = []
-    wrapped: list[_Stream] = []
-    before = sys.stdout, sys.stderr
-    for name, noted in (("stdout", problems), ("stderr", None)):
-        stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper):  # Python's, not that of a test.
-            wrapped.append(_Stream(stream, noted))
-            setattr(sys, name, wrapped[-1])
-    try:
-        yield problems
-    finally:
-        sys.stdout, sys.stderr = before
-        for stream in wrapped:
-            with contextlib.suppress(BrokenPipeError):
-                stream.detach()
+            setattr(sys, name, os.fdopen(descriptor, mode))
+    stdout, escaped = sys.stdout, "backslashreplace"  # File names may be invalid in the encoding.
+    if not isinstance(stdout, io.TextIOWrapper):  # A notebook's.
+        return
+    if not stdout.isatty():
+        stdout.reconfigure(encoding="utf-8", errors=escaped)
+    elif stdout is sys.__stdout__:
+        sys.stdout = _Terminal(stdout.buffer, stdout.encoding, escaped, line_buffering=True)
+
+
+def _drop(stream: TextIO) -> None:
+    """Send what a standard stream could not write, which Python flushes at its end, nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def report(sentence: str, name: str = "captioner") -> None:
     """Print one sentence on standard error, after the program's name, in one piece."""
-    sys.stderr.write(f"{name}: {on_a_line(sentence)}\n")
-    sys.stderr.flush()
+    try:
+        sys.stderr.write(f"{name}: {on_a_line(sentence)}\n")
+        sys.stderr.flush()
+    except OSError:
+        _drop(sys.stderr)
 
 
 def on_a_line(text: str) -> str:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+from functools import partial
 from typing import Any
 
 from pydantic import HttpUrl
@@ -13,17 +14,6 @@ from captioner.files import read_text
 from captioner.loading import LANGUAGES
 from captioner.serve import UNDETERMINED, Limits
 from captioner.text.languages import language_tag
-
-DESCRIPTION = """\
-Opens a page on this machine: drop photos, read their captions, point at words
-to see attention maps; or translate sentences and see their alignments. The HTTP
-interface is described at /docs and by /api/openapi.json.
-
-  captioner serve                    the page, at http://127.0.0.1:8765/
-  captioner serve --host 0.0.0.0     for every machine that can reach this one
-
-Uploads are not kept. Needs pip install "captioner[serve]".
-"""
 
 _LIMITS = (
     ("--max-upload", "upload_bytes", 1024**2, "MB"),
@@ -39,7 +29,7 @@ _LIMITS = (
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     usage, summary = "serve [options]", "open a page that captions photos"
-    parser, _ = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
+    parser, _ = shared.add_parser(commands, run, usage, summary)
     group = parser.add_argument_group("models")
     shared.add_option(group, "--model", "MODEL", shared.MODEL, default="default")
     about = "translates text and captions into TAG; repeatable (default: the packaged ones)"
@@ -63,8 +53,13 @@ def add_commands(commands: shared.Commands) -> None:
     for option, name, unit, value in _LIMITS:
         field = Limits.model_fields[name]
         default = f"{field.default / unit:g}"  # argparse reads it as it reads an option's value.
-        add(option, value, f"{field.description}", dest=name, type=shared.positive, default=default)
+        kind = partial(_limit, type(field.default), unit)
+        add(option, value, f"{field.description}", dest=name, type=kind, default=default)
     shared.add_machine(parser, "photos in a batch of all requests", 32)
+
+
+def _limit(kind: type[float], unit: int, text: str) -> float:
+    return kind(shared.positive(text) * unit)
 
 
 def url(text: str) -> str:
@@ -86,16 +81,22 @@ def _translator(text: str) -> tuple[str, str]:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve until interrupted."""
+    """Opens a page on this machine: drop photos, read their captions, point at words
+    to see attention maps; or translate sentences and see their alignments. The HTTP
+    interface is described at /docs and by /api/openapi.json.
+
+      captioner serve                    the page, at http://127.0.0.1:8765/
+      captioner serve --host 0.0.0.0     for every machine that can reach this one
+
+    Uploads are not kept. Needs pip install "captioner[serve]".
+    """
     with refuse_missing("captioner serve needs FastAPI and uvicorn", "serve"):
         from captioner.serve.app import make_app
         from captioner.serve.server import listen, serve
         from captioner.serve.service import Service
     from captioner import load, load_translator
 
-    values = {name: getattr(arguments, name) * unit for _, name, unit, _ in _LIMITS}
-    kinds = {name: type(field.default) for name, field in Limits.model_fields.items()}
-    limits = Limits(**{name: kinds[name](value) for name, value in values.items()})
+    limits = Limits(**{name: getattr(arguments, name) for _, name, *_ in _LIMITS})
     token = _token(arguments.token_file)
     machine = shared.machine(arguments)
     chosen = LANGUAGES.items() if arguments.translator is None else arguments.translator

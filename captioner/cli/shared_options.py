@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import argparse
+import inspect
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -73,13 +74,16 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def add_parser(
-    commands: Commands, run: Run, usage: str, summary: str, description: str
+    commands: Commands, run: Run, usage: str, summary: str, description: str = ""
 ) -> tuple[CommandParser, Add]:
-    """Add a command's parser with a group of input. run: its function. usage: after its name."""
+    """Add a command's parser with a group of input.
+
+    run: its function, whose docstring is its description. usage: after its name.
+    """
     parser: CommandParser = commands.add_parser(
         usage.partition(" ")[0],
         help=summary,
-        description=description,
+        description=description or inspect.getdoc(run),
         usage=f"captioner {usage}",
         formatter_class=help_formatter,
         add_help=False,
@@ -150,15 +154,14 @@ def add_machine(
         add("--batch-size", "N", batch, default=batch_size)
 
 
-def machine(arguments: argparse.Namespace) -> dict[str, Any]:
+def machine(arguments: argparse.Namespace, needs_torch: bool | None = False) -> dict[str, Any]:
     """The arguments of `load` that the options of `add_machine` give.
 
-    Sampling and other alignments take torch, if it is there. A GPU is set to its fast kernels.
+    needs_torch: for sampling and other alignments, which take torch, if it is there. A GPU is set
+        to its fast kernels.
     """
     device = arguments.device
     engine = arguments.engine
-    needs_torch = any(getattr(arguments, name, None) for name in ("sample", "head"))
-    needs_torch = needs_torch or getattr(arguments, "layer", None) is not None
     if engine == "auto" and needs_torch and find_spec("torch") is not None:
         engine = "torch"
     if engine != "graphs" and may_have_gpu(device):
@@ -201,10 +204,9 @@ def add_outputs(add: Add, json: str = "write the scores", csv: str = "") -> None
     add("--overwrite", "", OVERWRITE)
 
 
-def check_outputs(arguments: argparse.Namespace, *options: str) -> None:
-    """`check_files` of options that name files to write, such as `--json`."""
-    paths = [(option, getattr(arguments, option[2:].replace("-", "_"))) for option in options]
-    check_files([(option, path) for option, path in paths if path is not None], arguments.overwrite)
+def check_outputs(files: Sequence[tuple[str, str | None]], overwrite: bool) -> None:
+    """`check_files` of the options that are given."""
+    check_files([(option, path) for option, path in files if path is not None], overwrite)
 
 
 def check_files(
@@ -235,15 +237,15 @@ def check_files(
 
 
 def write_scores(
-    scores: Any, arguments: argparse.Namespace, problems: Sequence[Problems] = ()
+    scores: Any, json: str | None, csv: str | None = None, problems: Sequence[Problems] = ()
 ) -> int:
-    """Report problems, print the table of scores, write --json and --csv; 2 if there are any."""
+    """Report problems, print the table of scores, write the files; 2 if there are any."""
     for collected in problems:
         for sentence in collected.sentences:
             report(sentence)
     print(scores.table(), flush=True)
-    if arguments.json:
-        write_json(arguments.json, scores.to_dict())
-    if getattr(arguments, "csv", None):
-        write_text(arguments.csv, csv_text(scores.rows()))
+    if json:
+        write_json(json, scores.to_dict())
+    if csv:
+        write_text(csv, csv_text(scores.rows()))
     return 2 if any(map(len, problems)) else 0

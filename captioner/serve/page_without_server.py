@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from captioner.backends.export_weights import Precision
 from captioner.backends.graph_captions import open_captions
 from captioner.backends.graph_file import STORED, external_weights
 from captioner.backends.graphs import search_inputs
@@ -19,7 +20,7 @@ from captioner.caption.config import captioner_config
 from captioner.decoding.rules import Constraints
 from captioner.errors import UserError
 from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
-from captioner.model_folders import GRAPHS, NGRAMS, WEIGHTS, ModelFolder
+from captioner.model_folders import GRAPHS, NGRAMS, WEIGHTS, ModelFolder, copy_model, saving
 from captioner.render.page import DOUBTFUL, static_file, viewer_script
 from captioner.schema import to_mapping
 from captioner.weight_files import StoredTensor, weights_header
@@ -44,6 +45,21 @@ def has_graphs_for_browsers(folder: ModelFolder) -> bool:
     for name in GRAPHS:
         external |= external_weights(files / name, read_bytes(files / name, "graph"))
     return all(external[name] == tensors.get(name.removesuffix(STORED)) for name in external)
+
+
+def export_page(model: ModelFolder, folder: Path, precision: Precision = "float32") -> str:
+    """Write a captioner's graphs and the page for them; returns how weights are stored."""
+    if precision == "float32" and has_graphs_for_browsers(model):
+        stored = "weights as in MODEL"
+        with saving(folder) as files:
+            copy_model(model.files, files)
+    else:
+        from captioner.caption.folder import export_model, load_model
+
+        stored = f"weights in {precision}"
+        export_model(load_model(model.path), folder, precision)
+    write_page(folder)
+    return stored
 
 
 def write_page(folder: Path) -> None:

@@ -323,7 +323,8 @@ def test_the_last_line_counts_and_parquet_has_lists(folder: Path, capsys: Output
 def test_on_a_terminal_a_table_has_the_bar_alone(
     folder: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr("captioner.cli.program._Stream.isatty", lambda stream: True)
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
     tables = ["--batch-size", "1", "--csv", "o.csv", "--overwrite"]
     assert main([*CAPTION, "photos", *tables]) == 0
     printed = capsys.readouterr()
