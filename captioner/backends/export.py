@@ -12,6 +12,8 @@ exported graph holds its weights: in float32, in float16, or in int8 with a floa
 matrix row and each convolution kernel. They are restored to float32 at loading.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import os
@@ -20,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +36,7 @@ from captioner.backends.torch_captions import TorchCaptions, load_networks
 from captioner.backends.torch_translations import load_translation_model
 from captioner.decoding.loop import Beam, BeamSearch, advance
 from captioner.decoding.options import AnySearch
-from captioner.decoding.protocol import map_state, select_rows
+from captioner.decoding.protocol import State, map_state, select_rows
 from captioner.decoding.rules import Constraints, Rules
 from captioner.decoding.search import StepChoices
 from captioner.errors import UserError
@@ -44,6 +46,9 @@ from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.models.transformer import Transformer
 from captioner.text.vocabulary import Vocabulary
 from captioner.weight_files import stored_tensors, tensors_digest
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 Sizes = list[dict[int, str]]
 """Names of the sizes of tensors that are not fixed, by axis."""
@@ -87,14 +92,14 @@ def captioner_graphs(model: TorchCaptions, precision: Precision = "float32") -> 
     return files
 
 
-def _content(name: str, graph: Any) -> bytes:
+def _content(name: str, graph: ModelProto) -> bytes:
     """A graph as a file, unless it has an operator that `graph_file` does not know."""
     content: bytes = graph.SerializeToString()
     external_weights(Path(name), content)
     return content
 
 
-def _of_captioner(model: TorchCaptions) -> dict[str, Any]:
+def _of_captioner(model: TorchCaptions) -> dict[str, ModelProto]:
     """The graphs of a captioner, by the names of their files."""
     if not isinstance(model.decoder, ShowAttendTellDecoder):
         kind = model.decoder.config.kind
@@ -118,7 +123,7 @@ def _of_captioner(model: TorchCaptions) -> dict[str, Any]:
         return {ENCODER: graph, **searching}
 
 
-def _of_translator(folder: ModelFolder) -> dict[str, Any]:
+def _of_translator(folder: ModelFolder) -> dict[str, ModelProto]:
     """The graphs of a saved Transformer, by the names of their files."""
     model = load_translation_model(folder).model
     if not isinstance(model, Transformer):
@@ -140,7 +145,7 @@ class _Leaf(NamedTuple):
     is_memory: bool
 
 
-def _leaves(state: Any) -> list[_Leaf]:
+def _leaves(state: State) -> list[_Leaf]:
     """The tensors of a state, in order."""
     leaves: list[_Leaf] = []
 
@@ -158,7 +163,7 @@ def _leaves(state: Any) -> list[_Leaf]:
     return leaves
 
 
-def _with_leaves(state: Any, tensors: Sequence[Tensor]) -> Any:
+def _with_leaves(state: State, tensors: Sequence[Tensor]) -> State:
     """A state of the same form as another, of other tensors."""
     left = iter(tensors)
 
@@ -188,13 +193,13 @@ def _search_graphs(
     examples: Callable[[int, int], dict[str, Tensor]],
     start_sizes: Sizes,
     has_ngrams: bool,
-) -> dict[str, Any]:
+) -> dict[str, ModelProto]:
     """The graphs of start and step.
 
     examples: makes inputs of `start` for B sources of length S. start_sizes: their dynamic sizes.
     """
 
-    def state_of(batch: int, source: int, beam: int, fed: int) -> Any:
+    def state_of(batch: int, source: int, beam: int, fed: int) -> State:
         memory = remember(*examples(batch, source).values())
         tokens = torch.ones(batch, beam, dtype=torch.long)
         state = select_rows(decoder.start(memory), torch.zeros_like(tokens))
@@ -228,7 +233,9 @@ def _search_graphs(
     }
 
 
-def _step_graph(decoder: Any, state: Any, names: list[str], sizes: Sizes, has_ngrams: bool) -> Any:
+def _step_graph(
+    decoder: Any, state: State, names: list[str], sizes: Sizes, has_ngrams: bool
+) -> ModelProto:
     """The graph of a step, which takes the beam, the rules of the search and a state.
 
     names, sizes: of the tensors of the state, which is an example.
@@ -282,7 +289,7 @@ def _step_graph(decoder: Any, state: Any, names: list[str], sizes: Sizes, has_ng
 
 def _graph(
     module: nn.Module, inputs: Mapping[str, Tensor], outputs: list[str], sizes: Sizes
-) -> Any:
+) -> ModelProto:
     """The graph of a module that takes these inputs in order. sizes: of each, by axis."""
     names = sorted({name for axes in sizes for name in axes.values()})
     dimensions = {name: torch.export.Dim(name) for name in names}

@@ -1,9 +1,11 @@
 """Weights of exported graphs: references to a model folder's, or stored in fewer bits."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -11,12 +13,15 @@ from captioner.backends.graph_file import STORED
 from captioner.backends.protocol import Array
 from captioner.weight_files import weights_header
 
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
 Precision = Literal["float32", "float16", "int8"]
 
 _LEAST_ELEMENTS = 4_096  # Smaller tensors stay float32, and so do biases.
 
 
-def store_weights(graph: Any, precision: Precision) -> None:
+def store_weights(graph: GraphProto, precision: Precision) -> None:
     """Store the large weights of a graph in fewer bits, with the nodes that restore them."""
     from onnx import TensorProto, helper, numpy_helper
 
@@ -40,11 +45,11 @@ def store_weights(graph: Any, precision: Precision) -> None:
         graph.node.insert(0, node)
 
 
-def refer_to(path: Path, weights: Mapping[str, Array], graph: Any) -> None:
+def refer_to(path: Path, weights: Mapping[str, Array], graph: GraphProto) -> None:
     """Replace the weights of a graph, or their transposes, by references to those of a file."""
     from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
-    def key(values: Array) -> tuple[Any, bytes]:
+    def key(values: Array) -> tuple[tuple[int, ...], bytes]:
         return values.shape, hashlib.sha256(values.tobytes()).digest()
 
     names = {}  # The name of a weight, and whether to transpose.
@@ -75,7 +80,7 @@ def refer_to(path: Path, weights: Mapping[str, Array], graph: Any) -> None:
         graph.node.insert(0, node)
 
 
-def quantised(weight: Array) -> tuple[Any, Any]:
+def quantised(weight: Array) -> tuple[Array, Array]:
     """Weights (O, I) or (O, I, ...) -> int8, and the float16 scales that restore them.
 
     A convolution's kernels have a scale each, (O, I, 1, 1): one for all of a channel would be as

@@ -99,7 +99,9 @@ class GraphCaptions:
             hypotheses = search_hypotheses(stepper, search.maximum_length)
         return in_words(hypotheses, self.vocabulary)
 
-    def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Sentence]:
+    def teacher_forced(
+        self, annotations: Array, captions: Sequence[Sequence[str]]
+    ) -> list[Sentence]:
         """Refused: a graph's step chooses its own words."""
         raise UserError(f"given captions need torch ({INSTALL}) and engine 'torch'")
 

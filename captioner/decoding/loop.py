@@ -12,7 +12,7 @@ from captioner.attention.memory import Memory
 from captioner.attention.selection import sample
 from captioner.decoding.constraints import block, to_device
 from captioner.decoding.options import AnySearch
-from captioner.decoding.protocol import Decoder, Step, map_state, select_rows, select_sources
+from captioner.decoding.protocol import Decoder, State, Step, map_state, select_rows, select_sources
 from captioner.decoding.rules import Constraints, Rules
 from captioner.decoding.search import Advanced, Hypothesis, StepChoices, search_hypotheses
 
@@ -37,7 +37,7 @@ class Beam(NamedTuple):
     ended. ended: (B, 1), how many hypotheses of each source have ended.
     """
 
-    state: Any
+    state: State
     history: Tensor
     totals: Tensor
     live: Tensor

@@ -11,6 +11,11 @@ from torch.nn import functional
 from captioner.attention.memory import Memory
 from captioner.devices import at_least_float32
 
+State = Any
+"""A decoder's: a nested tuple of tensors (B, K, ...), a row for each hypothesis, and of memories.
+
+Memories stay (B, ...): the hypotheses of a beam share that of their source without a copy."""
+
 
 class Step(NamedTuple):
     """One step of a decoder for K rows (hypotheses) of each of B sources.
@@ -21,7 +26,7 @@ class Step(NamedTuple):
     """
 
     logits: Tensor
-    state: object
+    state: State
     weights: Tensor
 
 
@@ -39,18 +44,14 @@ class TeacherForced(NamedTuple):
 
 
 class Decoder(Protocol):
-    """The protocol of every caption and translation decoder.
-
-    A state is a nested tuple of tensors (B, K, ...), a row for each hypothesis, and of memories.
-    Memories stay (B, ...): the hypotheses of a beam share that of their source without a copy.
-    """
+    """The protocol of every caption and translation decoder."""
 
     @abstractmethod
-    def start(self, memory: Memory) -> object:
+    def start(self, memory: Memory) -> State:
         """A memory of B sources -> a state with one row for each, (B, 1, ...)."""
 
     @abstractmethod
-    def step(self, tokens: Tensor, state: object) -> Step:
+    def step(self, tokens: Tensor, state: State) -> Step:
         """The last tokens (B, K) and the state before them -> logits, state and weights."""
 
 
@@ -58,10 +59,10 @@ class SequenceDecoder(nn.Module, Decoder):
     """A decoder that runs over whole sequences; a step is a sequence of one token."""
 
     @abstractmethod
-    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, Any]:
+    def run(self, tokens: Tensor, state: State) -> tuple[TeacherForced, State]:
         """Input tokens (B, K, T) and the state before them -> outputs and the state after them."""
 
-    def step(self, tokens: Tensor, state: object) -> Step:
+    def step(self, tokens: Tensor, state: State) -> Step:
         """Last tokens (B, K) and the state before them -> logits, state and weights."""
         outputs, state = self.run(tokens.unsqueeze(-1), state)  # T = 1
         return Step(outputs.logits.squeeze(2), state, outputs.weights.squeeze(2))
@@ -73,10 +74,10 @@ class SequenceDecoder(nn.Module, Decoder):
 
 
 def map_state(
-    state: Any,
+    state: State,
     of_rows: Callable[[Tensor], Tensor],
     of_memory: Callable[[Memory], Memory] = lambda memory: memory,
-) -> Any:
+) -> State:
     """Apply a function to every tensor (B, K, ...) of a state, and one to every memory."""
     if isinstance(state, Memory):
         return of_memory(state)
@@ -86,7 +87,7 @@ def map_state(
     return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
 
 
-def select_rows(state: Any, rows: Tensor) -> Any:
+def select_rows(state: State, rows: Tensor) -> State:
     """Select rows (B, K'), indices into each source's K, of a state; memories stay shared."""
     places: Tensor | None = None  # (B * K'), into B * K, of all tensors of the state
 
@@ -102,7 +103,7 @@ def select_rows(state: Any, rows: Tensor) -> Any:
     return map_state(state, select)
 
 
-def select_sources(state: Any, sources: Tensor) -> Any:
+def select_sources(state: State, sources: Tensor) -> State:
     """Select sources (B',), indices into B, of a state."""
     return map_state(
         state,

@@ -11,7 +11,7 @@ from captioner import cpu
 from captioner.attention.attention import Attention, LocalAttention, PredictedCentre
 from captioner.attention.memory import Memory
 from captioner.attention.scores import AdditiveScore, ConcatScore, DotScore, GeneralScore, Score
-from captioner.decoding.protocol import TeacherForced, select_sources
+from captioner.decoding.protocol import State, TeacherForced, select_sources
 from captioner.devices import at_least_float32
 from captioner.models.translation_config import (
     BahdanauConfig,
@@ -50,7 +50,7 @@ class RecurrentModel(TranslationModel):
         )
         self.dropout = nn.Dropout(config.dropout)
 
-    def start(self, memory: Any) -> tuple[Any, ...]:
+    def start(self, memory: Any) -> State:
         """The state that `remember` computed."""
         return memory, *memory.initial
 
@@ -59,7 +59,7 @@ class RecurrentModel(TranslationModel):
 class SourceMemory(Memory):
     """A memory with the decoder's first states: tensors (B, 1, ...) in tuples."""
 
-    initial: tuple[Any, ...] = ()
+    initial: State = ()
 
     def select(self, sources: Tensor) -> Self:
         """Select sources (B',), indices into B."""
@@ -97,7 +97,7 @@ class SequenceToSequence(RecurrentModel):
         last = final[0][:, 0, -1:]  # (B, 1, H)
         return SourceMemory(last, last, initial=(final,))
 
-    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
+    def run(self, tokens: Tensor, state: State) -> tuple[TeacherForced, State]:
         """See `SequenceDecoder.run`; one run of the network for all steps."""
         memory, recurrent = state
         hidden, recurrent = self.decoder(self.embeddings.target(tokens), recurrent)  # (B, K, T, H)
@@ -146,7 +146,7 @@ class Bahdanau(RecurrentModel):
         state = at_least_float32(torch.tanh(self.initial(backward)))
         return SourceMemory(memory.values, memory.keys, memory.mask, ((state,),))
 
-    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
+    def run(self, tokens: Tensor, state: State) -> tuple[TeacherForced, State]:
         """See `SequenceDecoder.run`; only the GRU and its attention run step by step."""
         memory, before = state
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
@@ -212,7 +212,7 @@ class Luong(RecurrentModel):
         initial = (final, attentional, time)
         return SourceMemory(memory.values, memory.keys, memory.mask, initial)
 
-    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
+    def run(self, tokens: Tensor, state: State) -> tuple[TeacherForced, State]:
         """See `SequenceDecoder.run`; with input feeding all steps run one by one."""
         memory, recurrent, attentional, time = state
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
@@ -299,7 +299,7 @@ class GNMT(RecurrentModel):
         memory = self.attention.remember(outputs, mask)
         return SourceMemory(memory.values, memory.keys, memory.mask, tuple(initial))
 
-    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
+    def run(self, tokens: Tensor, state: State) -> tuple[TeacherForced, State]:
         """See `SequenceDecoder.run`; only the bottom layer runs step by step."""
         memory, before, *states = state
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
