@@ -73,6 +73,7 @@ def load_translator(
         config.search,
         folder.card,
         config.capitals,
+        config.unsure_below,
     )
 
 

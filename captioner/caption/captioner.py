@@ -14,7 +14,7 @@ from PIL import Image
 from captioner.backends.protocol import CaptionBackend, Sentence, new_generator
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
-from captioner.caption.confidence import Confidence, likely_truth
+from captioner.caption.confidence import Confidence
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.outcomes import (
@@ -123,21 +123,23 @@ class Captioner:
         if not (search.cautious or search.truth_weight):
             sentences = sentences[: search.n_best]
         captions = list(map(self._caption, sentences))
-        if self.confidence is not None:
-            captions = self.confidence.judge(captions)
-        if search.truth_weight:
+        confidence, weight = self.confidence, search.truth_weight
+        if search.cautious and (confidence is None or confidence.words is None):
+            raise UserError("'cautious' needs a model with word confidences: captioner calibrate")
+        if confidence is None:
+            return captions
+        captions = confidence.judge(captions)
+        if weight:
             captions = [
-                replace(each, score=(each.score or 0) + search.truth_weight * likely_truth(each))
+                replace(each, score=(each.score or 0) + weight * confidence.likely_truth(each))
                 for each in captions
             ]
             pairs = zip(sentences, captions, strict=True)
             order = sorted(pairs, key=lambda pair: (pair[0].cut, -(pair[1].score or 0)))
             captions = [caption for _, caption in order]
         if search.cautious:
-            if self.confidence is None or self.confidence.words is None:
-                needs = "a model with word confidences: captioner calibrate"
-                raise UserError(f"'cautious' needs {needs}")
-            chosen = cautious_caption(captions, cache(self.backend.is_sentence))
+            is_sentence = cache(self.backend.is_sentence)
+            chosen = cautious_caption(captions, is_sentence, confidence.cautious)
             captions = [chosen, *(each for each in captions if each.text != chosen.text)]
         return captions
 

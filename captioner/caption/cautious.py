@@ -6,22 +6,11 @@ from itertools import chain, compress, pairwise, product
 from math import prod
 
 from captioner.caption.caption import Caption, sentence
+from captioner.caption.confidence import Caution
 from captioner.text.languages import FUNCTION_WORDS, word_kinds, word_paragraphs
 
 IsSentence = Callable[[Sequence[str]], bool]
 """Whether people write a caption of these words."""
-
-LEAST_LIKELY = 0.65
-"""Least confidence at which a word raises the value of its caption."""
-
-NOTHING_TRUE = 3.0
-"""Penalty, in true words, on a caption without a true word."""
-
-SURE_OF_A_PERSON = 0.8
-"""Confidence from which on "man" stays "man", not "person"."""
-
-STILL_A_PERSON = 0.85
-"""Share of photos with a person among those where "man" is false: Flickr8k .97, others .77."""
 
 MOST_PHRASES = 8
 """Most phrases of a caption; any but the first may be left out."""
@@ -31,21 +20,24 @@ _PERSONS, _PEOPLE = word_paragraphs("persons")
 _NAMES = _PERSONS | _PEOPLE
 
 
-def cautious_caption(captions: Sequence[Caption], is_sentence: IsSentence) -> Caption:
+def cautious_caption(
+    captions: Sequence[Caption], is_sentence: IsSentence, caution: Caution
+) -> Caption:
     """The best of the captions of a photo and their shorter forms, by their word confidences.
 
-    Best is the largest sum of the confidences above `LEAST_LIKELY`, less `NOTHING_TRUE` times the
+    Best is the largest sum of the confidences above `least_likely`, less `nothing_true` times the
     probability that no word is true.
     """
 
     def worth(form: Caption) -> float:
         scores = [score for score in form.word_confidence or () if score is not None]
         none_true = prod(1 - score for score in scores)
-        return sum(score - LEAST_LIKELY for score in scores) - NOTHING_TRUE * none_true
+        value = sum(score - caution.least_likely for score in scores)
+        return value - caution.nothing_true * none_true
 
     # Where the best caption has no person, "a man" of another one is no person either.
     has_person = not _NAMES.isdisjoint(captions[0].words)
-    general = map(_with_persons, captions) if has_person else ()
+    general = [_with_persons(each, caution) for each in captions] if has_person else []
     whole = (*captions, *general)
     forms = chain.from_iterable(shorter_forms(caption, is_sentence) for caption in whole)
     return max((*captions, *forms), key=worth)
@@ -88,15 +80,15 @@ def _phrases(words: Sequence[str]) -> list[range]:
     return [range(first, end) for first, end in pairwise([0, *begins, len(words)])]
 
 
-def _with_persons(caption: Caption) -> Caption:
+def _with_persons(caption: Caption, caution: Caution) -> Caption:
     """Replace each unsure "man", "girls" and the like by "person" or "people"."""
     words = list(caption.words)
     scores = list(caption.word_confidence or ())
     for place, score in enumerate(scores):
-        if score is None or score >= SURE_OF_A_PERSON:
+        if score is None or score >= caution.sure_of_a_person:
             continue
         if words[place] in _NAMES:
             words[place] = "person" if words[place] in _PERSONS else "people"
             # There is no person if "man" is false and nobody else is there.
-            scores[place] = 1 - (1 - score) * (1 - STILL_A_PERSON)
+            scores[place] = 1 - (1 - score) * (1 - caution.still_a_person)
     return replace(caption, text=sentence(words), words=tuple(words), word_confidence=tuple(scores))

@@ -35,9 +35,6 @@ WORD_RIDGE = 3.0
 NEWTON_STEPS = 25
 """Each doubles the digits; where all shares are 0, each lowers the intercept by 1."""
 
-LEAST_TRUE = 0.4
-"""Confidence from which on a word raises the rank of its caption."""
-
 
 class ConfidenceWeights(Config):
     """By how much each regressor raises the logit of the confidence."""
@@ -64,6 +61,23 @@ class WordWeights(Config):
     offsets: dict[str, float] = Field({}, description="added for these words")
 
 
+class Caution(Config):
+    """By how much words that are likely true count in cautious captions."""
+
+    least_likely: Probability = Field(
+        0.65, description="least confidence at which a word raises the value of its caption"
+    )
+    nothing_true: float = Field(
+        3.0, ge=0, description="penalty, in true words, on a caption without a true word"
+    )
+    sure_of_a_person: Probability = Field(
+        0.8, description='confidence from which on "man" stays "man", not "person"'
+    )
+    still_a_person: Probability = Field(
+        0.85, description='share of photos with a person among those where "man" is false'
+    )
+
+
 class Confidence(Config):
     """Calibrated confidence of a model's best captions, by its default search."""
 
@@ -71,6 +85,10 @@ class Confidence(Config):
     unsure_below: Probability = Field(0.25, description="captions of less confidence are unsure")
     highest: Probability = Field(1.0, description="of the captions that it was fitted to")
     words: WordWeights | None = Field(None, description="of content words; none in older models")
+    least_true: Probability = Field(
+        0.4, description="confidence from which on a word raises the rank of its caption"
+    )
+    cautious: Caution = Field(default_factory=Caution, description="of cautious captions")
 
     def judge(self, captions: Sequence[Caption]) -> list[Caption]:
         """Captions with `confidence`, `sure` and, if the model has any, `word_confidence` set."""
@@ -80,6 +98,11 @@ class Confidence(Config):
             for caption, score in zip(captions, scores, strict=True)
         ]
         return [replace(caption, word_confidence=self._of_words(caption)) for caption in judged]
+
+    def likely_truth(self, caption: Caption) -> float:
+        """The sum of the word confidences above `least_true`; 0 without word confidences."""
+        scores = [score for score in caption.word_confidence or () if score is not None]
+        return sum(score - self.least_true for score in scores)
 
     def degree(self, confidence: float) -> int:
         """The third of confidences from the limit to the highest: 0, 1 or 2."""
@@ -91,12 +114,6 @@ class Confidence(Config):
             return None
         scores = iter(word_confidences([caption], self.words).tolist())
         return tuple(None if word in FUNCTION_WORDS else next(scores) for word in caption.words)
-
-
-def likely_truth(caption: Caption) -> float:
-    """The sum of the word confidences above `LEAST_TRUE`; 0 without word confidences."""
-    scores = [score for score in caption.word_confidence or () if score is not None]
-    return sum(score - LEAST_TRUE for score in scores)
 
 
 def regressors(captions: Sequence[Caption]) -> Array:

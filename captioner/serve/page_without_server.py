@@ -15,7 +15,6 @@ from captioner.backends.graph_captions import open_captions
 from captioner.backends.graph_file import STORED, external_weights
 from captioner.backends.graphs import search_inputs
 from captioner.backends.vocabulary_search import caption_constraints
-from captioner.caption.confidence import LEAST_TRUE
 from captioner.caption.config import captioner_config
 from captioner.decoding.rules import Constraints
 from captioner.errors import UserError
@@ -83,7 +82,6 @@ def write_page(folder: Path) -> None:
         "inputs": _inputs(constraints, len(graphs.vocabulary)),
         "function_words": constraints.repeatable,
         "confidence": config.confidence and to_mapping(config.confidence),
-        "least_true": LEAST_TRUE,
     }
     write_json(folder / "captioner.json", description)
     region = {"map_shape": graphs.map_shape, **preprocessing}

@@ -4,7 +4,7 @@ from pydantic import ConfigDict, Field
 
 from captioner.decoding.options import TranslationSearch
 from captioner.models.translation_config import TranslationNetworksConfig
-from captioner.schema import Count
+from captioner.schema import Count, Probability
 from captioner.text.languages import Capitals
 
 
@@ -17,4 +17,5 @@ class TranslatorConfig(TranslationNetworksConfig):
     maximum_source_length: Count
     search: TranslationSearch
     capitals: Capitals = "keep"
+    unsure_below: Probability = Field(0.5, description="translations of less are not sure")
     files: dict[str, str] = Field(default_factory=dict)  # Digests; see `ModelFolder.check`.

@@ -36,6 +36,7 @@ def save_translator(
         maximum_source_length=translator.maximum_source_length,
         search=translator.search,
         capitals=translator.capitals,
+        unsure_below=translator.unsure_below,
     )
     tensors = named_tensors({"model": networks.model}, dtype)
     with saving(Path(folder)) as files:

@@ -16,11 +16,6 @@ from captioner.render.page import phrases
 from captioner.text.languages import ENGLISH
 from captioner.text.vocabulary import Word
 
-UNSURE_BELOW = 0.5
-"""Translations of less confidence are not sure: of the packaged translators and 300 sentences of
-Multi30k's validation split, on which the limit was chosen, 3 % into German and none into French; of
-the same sentences in German or French at least 89 %. Those 3 % had a chrF of 46, the others 66."""
-
 
 @dataclass(frozen=True)
 class Translation:
@@ -35,6 +30,7 @@ class Translation:
     score: the log-probability after length normalisation, plus the coverage penalty.
     truncated: number of tokens cut from the end of a source that was too long.
     cut: whether the translation reached the maximum length although the model preferred going on.
+    sure: whether the confidence is at least the translator's limit.
     alternatives: the other n-best translations, best first.
     """
 
@@ -49,6 +45,7 @@ class Translation:
     score: float = 0.0
     truncated: int = 0
     cut: bool = False
+    sure: bool = True
     alternatives: tuple[Translation, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
@@ -58,11 +55,6 @@ class Translation:
     def confidence(self) -> float:
         """The geometric mean of the probabilities of its tokens and its end."""
         return math.exp(self.log_probability / (len(self.token_log_probabilities) + 1))
-
-    @property
-    def sure(self) -> bool:
-        """Whether the confidence is at least `UNSURE_BELOW`."""
-        return self.confidence >= UNSURE_BELOW
 
     @property
     def doubt(self) -> str:

@@ -1,5 +1,6 @@
 """The translator: translates sentences, one or many, whatever computes its networks."""
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,7 @@ class Translator:
         warning. search: default search options. card: text of the model card.
     capitals: which lines are rewritten as sentences, see `as_sentence`; the translation of a line
         in upper case is in upper case too.
+    unsure_below: translations of less confidence are not `sure`.
     """
 
     backend: TranslationBackend
@@ -48,6 +50,7 @@ class Translator:
     search: TranslationSearch = field(default_factory=TranslationSearch)
     card: str = ""
     capitals: Capitals = "keep"
+    unsure_below: float = 0.5
 
     def __repr__(self) -> str:
         sizes = f"{len(self.source):,} source and {len(self.target):,} target tokens"
@@ -178,6 +181,7 @@ class Translator:
                     tokens[step] = read[int(alignment[step, :-1].argmax())]
         case = str.upper if source.is_upper else str
         source_words = (Word(case(text), size) for text, size in self.source.words(read))
+        confidence = math.exp(hypothesis.log_probability / len(hypothesis.token_log_probabilities))
         return Translation(
             text=case(self.target.join(tokens)),
             source_tokens=(*without_joiners(read), _END.text),
@@ -190,4 +194,5 @@ class Translator:
             score=hypothesis.score,
             truncated=source.lost,
             cut=hypothesis.cut,
+            sure=confidence >= self.unsure_below,
         )

@@ -10,7 +10,7 @@ import captioner
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.cautious import cautious_caption, shorter_forms
-from captioner.caption.confidence import Confidence, WordWeights
+from captioner.caption.confidence import Caution, Confidence, WordWeights
 from captioner.caption.folder import save_model
 from captioner.decoding.rules import ngram_keys
 from captioner.text.languages import FUNCTION_WORDS
@@ -51,7 +51,7 @@ def test_shorter_forms_leave_phrases_out() -> None:
     assert with_hat.score == -1.0
     known = list(shorter_forms(DOG, lambda words: words[-1] == "runs"))
     assert [form.text for form in known] == ["a black dog runs"]
-    assert cautious_caption([DOG], lambda words: False) is DOG
+    assert cautious_caption([DOG], lambda words: False, Caution()) is DOG
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_shorter_forms_leave_phrases_out() -> None:
     ],
 )
 def test_most_that_is_likely_and_little_that_is_not(captions: list[Caption], expected: str) -> None:
-    assert cautious_caption(captions, lambda words: True).text == expected
+    assert cautious_caption(captions, lambda words: True, Caution()).text == expected
 
 
 def cautious_model() -> Captioner:

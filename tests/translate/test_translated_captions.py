@@ -29,7 +29,9 @@ def translated(text: str, target: list[Word], weights: list[list[float]], source
     read = tuple(Word(word, 1) for word in (*source.split(), "<end>"))
     alignment, names = np.array(weights), tuple(word.text for word in read)
     log_probability, words = sum(terms) - 0.5, tuple(target)
-    given = Translation(text, names, tokens, log_probability, terms, alignment, read, words)
+    given = Translation(
+        text, names, tokens, log_probability, terms, alignment, read, words, sure=False
+    )
 
     class Fixed:
         attends = True

@@ -81,7 +81,7 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     const isContent = ofCaption.map((token) => !isFunctionWord.has(token));
     const judged = confidenceOf(description.confidence, spoken, terms, isContent);
     const likely = (judged.wordConfidence ?? []).filter((value) => value !== null);
-    const truth = sum(likely.map((value) => value - description.least_true));
+    const truth = sum(likely.map((value) => value - description.confidence.least_true));
     return {
       words: spoken, text: sentence(spoken), maps: maps.slice(0, -1), isCut,
       score: score + search.truth_weight * truth, ...judged,
