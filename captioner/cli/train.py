@@ -106,14 +106,14 @@ def run_features(arguments: argparse.Namespace) -> None:
     from captioner.devices import choose_device
     from captioner.runs.features import extract_features
     from captioner.runs.read_recipe import read_recipe
-    from captioner.training.distributed import Engine
+    from captioner.training.distributed import Processes
 
     changes = list(arguments.changes)
     if arguments.out is not None:
         changes.append(_change("features.folder", arguments.out))
     recipe = read_recipe(arguments.config, changes)
-    with Engine(choose_device(arguments.device)) as engine:
-        extract_features(recipe, engine)
+    with Processes(choose_device(arguments.device)) as processes:
+        extract_features(recipe, processes)
 
 
 def _change(field: str, value: object) -> str:

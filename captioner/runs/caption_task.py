@@ -33,7 +33,7 @@ from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.features import encoder_of, feature_stores
 from captioner.runs.photos import PixelRows, StoredRows, read_training
 from captioner.runs.start_model import WORDS, Start
-from captioner.training.distributed import Engine
+from captioner.training.distributed import Processes
 from captioner.training.loop import Validated
 from captioner.vision.encoder_families import RANDOM
 from captioner.weight_files import make_trainable
@@ -57,38 +57,38 @@ class CaptionTask:
     kind: str = field(default="captioner", init=False)
     pipeline_tag: str = field(default="image-to-text", init=False)
 
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
+    def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
         """Compute annotation vectors and make the batches.
 
         Drops photos that could not be read; with photos in the step such a photo ends the run.
         """
         recipe = self.recipe
-        captioner = self.captioner.to(engine.device)
+        captioner = self.captioner.to(processes.device)
         instances = None
         if recipe.data.instances is not None:
-            with engine.fail_together():
+            with processes.fail_together():
                 instances = CocoInstances([recipe.data.instances])
                 instances.known_categories(read_synonyms())  # Refuses one without synonyms.
-        self.loss.to(engine.device)
-        if engine.is_main:
+        self.loss.to(processes.device)
+        if processes.is_main:
             captioner.vocabulary.save(folder / WORDS)
             self._compare_data(folder / DATA_DIGEST, resumed)
-        workers = loading_workers(engine.device, engine.local_world_size)
+        workers = loading_workers(processes.device, processes.local_world_size)
         train_rows: StoredRows | PixelRows
         if recipe.photos_in_step:
             train_rows = self._pixel_rows(self.train, workers)
             self.rows: StoredRows | PixelRows = self._pixel_rows(self.validation, workers)
         else:
             splits = {"train": self.train, "validation": self.validation}
-            stores = feature_stores(recipe, captioner.encoder, splits, engine, folder)
+            stores = feature_stores(recipe, captioner.encoder, splits, processes, folder)
             workers = min(2, workers)  # Stored rows need no more.
-            dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
+            dtype = torch.float16 if processes.device.type == "cuda" else torch.float32
             train_rows = StoredRows(stores["train"], dtype, workers)
             self.rows = StoredRows(stores["validation"], workers=workers)
         photos = train_rows.readable
         self.order = self.rows.readable
         self.validation = [self.validation[row] for row in self.order]
-        with engine.fail_together(), torch.no_grad():
+        with processes.fail_together(), torch.no_grad():
             if not photos or len(self.validation) < 2:
                 raise UserError(
                     f"{counted(len(photos), 'photo')} to train on and {len(self.validation)} to "

@@ -17,9 +17,10 @@ from captioner.errors import UserError, counted
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
-from captioner.runs.photos import Loader, read_training
+from captioner.runs.photos import read_training
 from captioner.schema import to_mapping
-from captioner.training.distributed import Engine
+from captioner.training.batches import Loader
+from captioner.training.distributed import Processes
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
@@ -40,7 +41,7 @@ def feature_stores(
     recipe: CaptioningRecipe,
     encoder: Encoder,
     splits: Mapping[str, Sequence[Example]],
-    engine: Engine,
+    processes: Processes,
     run: Path = Path(),
 ) -> dict[str, FeatureStore]:
     """The finished store of each split; each process computes its share of the missing rows."""
@@ -56,11 +57,11 @@ def feature_stores(
         digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
         folder = run / "features" / f"{prefix}-{digest}"
     encoder = encoder.for_inference(getattr(torch, recipe.features.precision))
-    with engine.fail_together():
+    with processes.fail_together():
         for name, record in records.items():
-            with StoreWriter(folder / name, record, engine.rank, engine.world_size) as writer:
-                _fill(writer, name, recipe, encoder, splits[name], engine)
-    with engine.fail_together():
+            with StoreWriter(folder / name, record, processes.rank, processes.world_size) as writer:
+                _fill(writer, name, recipe, encoder, splits[name], processes)
+    with processes.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
         for name, store in stores.items():
             if not store.unreadable:
@@ -99,7 +100,7 @@ def _fill(
     recipe: CaptioningRecipe,
     encoder: Encoder,
     examples: Sequence[Example],
-    engine: Engine,
+    processes: Processes,
 ) -> None:
     """Compute this process's share of the rows that a split's store lacks."""
     changed = writer.forget_changed([*map(_state, examples)])
@@ -109,14 +110,14 @@ def _fill(
     batches = writer.missing(recipe.features.batch_size)
     if not batches:
         return
-    workers = loading_workers(engine.device, engine.local_world_size)
+    workers = loading_workers(processes.device, processes.local_world_size)
     is_refused = recipe.data.on_problem == "refuse"
     load = Loader(partial(_load_for_store, recipe.preprocessing, examples, is_refused), workers)
     total = sum(map(len, batches))
-    bar = progress_bar(f"features, {name}", total, "images", 0, engine.is_main)
+    bar = progress_bar(f"features, {name}", total, "images", 0, processes.is_main)
     with bar as progress, closing(load(batches)) as loaded:
         for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
-            pixels = pixels.to(engine.device, non_blocking=True)
+            pixels = pixels.to(processes.device, non_blocking=True)
             vectors = encoder.encode(recipe.preprocessing.normalise(pixels))
             writer.write(rows, vectors, unreadable)
             progress.update(len(rows))
@@ -152,22 +153,22 @@ def _load_for_store(
 
 
 def extract_features(
-    recipe: CaptioningRecipe, engine: Engine, encoder: Encoder | None = None
+    recipe: CaptioningRecipe, processes: Processes, encoder: Encoder | None = None
 ) -> dict[str, FeatureStore]:
     """Fill the stores in `features.folder`; prints what is left out, and counts.
 
     encoder: in place of the recipe's.
     """
-    with engine.fail_together():
+    with processes.fail_together():
         if recipe.photos_in_step or recipe.features.folder is None:
             needed = "whose features.store is true and encoder.train false"
             raise UserError(f"no folder for features: give --out, or a config {needed}")
         train, validation, problems = read_training(recipe.data, recipe.validation.images)
         print("".join(f"{sentence}\n" for sentence in problems), end="")
         torch.manual_seed(recipe.training.seed)  # As in training.
-        encoder = (encoder or encoder_of(recipe.encoder)).to(engine.device)
+        encoder = (encoder or encoder_of(recipe.encoder)).to(processes.device)
     splits = {"train": train, "validation": validation}
-    stores = feature_stores(recipe, encoder, splits, engine)
+    stores = feature_stores(recipe, encoder, splits, processes)
     for name, store in stores.items():
         count = store.record.rows - len(store.unreadable)
         print(f"{name}: {counted(count, 'image')} in {store.folder}")

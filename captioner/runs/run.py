@@ -21,9 +21,10 @@ from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TranslationRecipe, make_translation_task
 from captioner.schema import flat, from_mapping, to_mapping
+from captioner.training.batches import Batches
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
-from captioner.training.distributed import Engine
-from captioner.training.loop import Batches, Validated, Validation, train
+from captioner.training.distributed import Processes
+from captioner.training.loop import Validated, Validation, train
 from captioner.training.optimizer import make_optimizer
 from captioner.training.run_log import LOG, summary_writer
 
@@ -51,15 +52,15 @@ class Task(Protocol):
         """Has `loss(batch)`, as `captioner.training.loop.train` takes it."""
 
     @property
-    def batches(self) -> Batches:
+    def batches(self) -> Batches[Any, Any]:
         """The training data, once prepared."""
 
     @property
     def parameter_groups(self) -> list[dict[str, Any]] | None:
         """Groups of the optimiser; None for all parameters in one."""
 
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
-        """Move to the engine's device and make the batches."""
+    def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
+        """Move to the device and make the batches."""
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
         """Generate texts for batches of the rows of `order`."""
@@ -105,20 +106,20 @@ def train_run(
     device: under `torchrun`, the type of device; each process takes its own.
     """
     folder = Path(folder)
-    with Engine(device) as engine, ExitStack() as stack:
-        with engine.fail_together():
-            check_folder(recipe, folder, resume, engine)
+    with Processes(device) as processes, ExitStack() as stack:
+        with processes.fail_together():
+            check_folder(recipe, folder, resume, processes)
             resumed = resume and os.path.exists(folder / CHECKPOINT)
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
             task = TASKS[type(recipe)](recipe, folder, resumed)
-        with engine.fail_together():
-            if engine.is_main:
+        with processes.fail_together():
+            if processes.is_main:
                 stack.enter_context(lock(folder / ".lock", f"run {folder}"))
                 for place in (folder, folder / MODEL):
                     remove_temporaries(place, age=0)
                 write_json(folder / RECIPE_FILE, to_mapping(recipe))
-        task.prepare(folder, engine, resumed)
+        task.prepare(folder, processes, resumed)
 
         def keep(validated: Validated, epoch: int) -> None:
             task.save(folder, validated, epoch)
@@ -130,38 +131,38 @@ def train_run(
             config=recipe.training,
             folder=folder,
             validation=Validation(
-                run=partial(validate, task, engine),
+                run=partial(validate, task, processes),
                 score=recipe.validation.score,
                 save_best=keep,
                 before=recipe.start_from is not None,
             ),
             resume=resume,
             optimizer=make_optimizer(task.loss, recipe.training, task.parameter_groups),
-            engine=engine,
+            processes=processes,
         )
-        if engine.is_main:
+        if processes.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL
 
 
-def validate(task: Task, engine: Engine) -> Validated:
+def validate(task: Task, processes: Processes) -> Validated:
     """Generate and score texts of the validation data; process 0 has the scores.
 
     Processes take whole batches in turn, so that scores do not depend on their number.
     """
     batches = chunks(task.order, task.recipe.validation.batch_size)
-    batches = batches[engine.rank :: engine.world_size]
+    batches = batches[processes.rank :: processes.world_size]
     texts: dict[int, str] = {}
-    with engine.fail_together():
+    with processes.fail_together():
         texts = dict(zip(chain.from_iterable(batches), task.generate(batches), strict=True))
-    of_all = {row: text for part in engine.gather(texts) for row, text in part.items()}
-    with engine.fail_together():
-        if not engine.is_main:
+    of_all = {row: text for part in processes.gather(texts) for row, text in part.items()}
+    with processes.fail_together():
+        if not processes.is_main:
             return Validated({})
         return task.score([of_all[row] for row in sorted(of_all)])
 
 
-def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
+def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: Processes) -> None:
     """Refuse a folder with a run, unless resumed with its recipe but for `CHANGEABLE`."""
     if recipe.training.tensorboard:
         summary_writer()  # Its package may be missing.
@@ -186,7 +187,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
             was = f"it was made with {name} {before.get(name)!r}, not {now.get(name)!r}"
             advice = f"give its own config, {path}, or --start-from {folder} with another --out"
             raise UserError(f"cannot resume {folder}: {was}; {advice}")
-    read_checkpoint(folder / CHECKPOINT, engine.world_size)
+    read_checkpoint(folder / CHECKPOINT, processes.world_size)
 
 
 def _report(task: Task, folder: Path, epochs: int) -> None:

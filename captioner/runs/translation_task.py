@@ -24,7 +24,7 @@ from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
 from captioner.text.token_batches import PairExample
 from captioner.training.config import TrainingConfig
-from captioner.training.distributed import Engine
+from captioner.training.distributed import Processes
 from captioner.training.loop import Validated
 from captioner.translate.config import TranslationModelConfig
 from captioner.translate.model import TranslationLoss, TranslationObjective
@@ -162,16 +162,16 @@ class TranslationTask:
         """The module to train."""
         return TranslationLoss(self.translator.model, self.recipe.objective)
 
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
+    def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
         """Save the vocabularies and make the batches."""
-        self.loss.to(engine.device)
-        if engine.is_main and not resumed:
+        self.loss.to(processes.device)
+        if processes.is_main and not resumed:
             save_vocabularies(folder, self.translator.source, self.translator.target)
         # Similar lengths are together, which needs less padding.
         lengths = [len(pair.source) for pair in self.validation]
         self.order = sorted(range(len(lengths)), key=lengths.__getitem__)
         # Sentences need no more than two workers.
-        workers = min(2, loading_workers(engine.device, engine.local_world_size))
+        workers = min(2, loading_workers(processes.device, processes.local_world_size))
         self.batches = TranslationBatches(
             examples=self.examples,
             tokens=self.recipe.data.batch_tokens,

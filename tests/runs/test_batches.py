@@ -28,9 +28,10 @@ from captioner.runs.batches import (
     encode_pairs,
 )
 from captioner.runs.features import encoder_of
-from captioner.runs.photos import Loader, PixelRows, StoredRows, read_training
+from captioner.runs.photos import PixelRows, StoredRows, read_training
 from captioner.text.token_batches import PairExample, collate_captions, collate_pairs
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
+from captioner.training.batches import Loader
 from captioner.translate.config import LuongConfig, TranslationModelConfig
 from captioner.translate.model import TranslationLoss
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
