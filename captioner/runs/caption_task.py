@@ -13,23 +13,19 @@ import torch
 from captioner.caption.captioner import Captioner
 from captioner.caption.config import read_config
 from captioner.caption.folder import make_decoder, save_model
-from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
+from captioner.caption.losses import CaptioningLoss
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
-from captioner.files import read_text, write_json, write_text
-from captioner.model_folders import MODEL, SCORES_FILE
+from captioner.files import read_text, write_text
+from captioner.model_folders import MODEL
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, chunks
-from captioner.runs.caption_scores import (
-    RESULTS,
-    CaptionReward,
-    scores_of,
-)
-from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
+from captioner.runs.caption_scores import RESULTS, CaptionReward, scores_of
+from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import encoder_of, feature_stores
 from captioner.runs.photos import PixelRows, StoredRows, read_training
 from captioner.runs.start_model import WORDS, Start
@@ -65,8 +61,8 @@ class CaptionTask:
         recipe = self.recipe
         captioner = self.captioner.to(processes.device)
         instances = None
-        if recipe.data.instances is not None:
-            with processes.fail_together():
+        with processes.fail_together():
+            if recipe.data.instances is not None:
                 instances = CocoInstances([recipe.data.instances])
                 instances.known_categories(read_synonyms())  # Refuses one without synonyms.
         self.loss.to(processes.device)
@@ -75,9 +71,13 @@ class CaptionTask:
             self._compare_data(folder / DATA_DIGEST, resumed)
         workers = loading_workers(processes.device, processes.local_world_size)
         train_rows: StoredRows | PixelRows
+        self.rows: StoredRows | PixelRows
         if recipe.photos_in_step:
-            train_rows = self._pixel_rows(self.train, workers)
-            self.rows: StoredRows | PixelRows = self._pixel_rows(self.validation, workers)
+            precision = "float32" if recipe.encoder.train else recipe.features.precision
+            encoder, augmentation = captioner.encoder, recipe.augmentation
+            given = self.train, recipe.preprocessing, encoder, augmentation, precision, workers
+            train_rows = PixelRows(*given)
+            self.rows = replace(train_rows, examples=self.validation)
         else:
             splits = {"train": self.train, "validation": self.validation}
             stores = feature_stores(recipe, captioner.encoder, splits, processes, folder)
@@ -96,14 +96,9 @@ class CaptionTask:
                 )
             if recipe.start_from is None and not resumed:
                 self._fit_standardisation(train_rows, photos)
+        words, map_shape = captioner.vocabulary, captioner.map_shape
         self.batches = CaptionBatches(
-            examples=self.train,
-            photos=photos,
-            vocabulary=captioner.vocabulary,
-            rows=train_rows,
-            recipe=recipe,
-            instances=instances,
-            map_shape=captioner.map_shape,
+            self.train, photos, words, train_rows, recipe, instances, map_shape
         )
 
     def _compare_data(self, path: Path, resumed: bool) -> None:
@@ -115,17 +110,6 @@ class CaptionTask:
         elif os.path.exists(path) and read_text(path) != digest:
             advice = f"to begin anew, --start-from {path.parent} with another --out"
             print(f"the captions have changed since this run began: {advice}", flush=True)
-
-    def _pixel_rows(self, examples: list[Example], workers: int) -> PixelRows:
-        recipe = self.recipe
-        return PixelRows(
-            examples=examples,
-            preprocessing=recipe.preprocessing,
-            encoder=self.captioner.encoder,
-            augmentation=recipe.augmentation,
-            precision="float32" if recipe.encoder.train else recipe.features.precision,
-            workers=workers,
-        )
 
     def _fit_standardisation(self, rows: StoredRows | PixelRows, photos: list[int]) -> None:
         """Measure the mean and deviation of the annotation vectors on some of the photos."""
@@ -156,13 +140,11 @@ class CaptionTask:
         scores = scores_of(captions, self.validation)
         return Validated(scores, captions, record=scores)
 
-    def save(self, folder: Path, validated: Validated, epoch: int) -> None:
-        """Save the captioner with its scores, and the captions in COCO's result format."""
+    def save(self, folder: Path, captions: Sequence[str]) -> None:
+        """Save the captioner, and the captions in COCO's result format."""
         save_model(self.captioner, folder / MODEL)
-        write_json(folder / MODEL / SCORES_FILE, validated.record)
         names = [example.image_id for example in self.validation]
-        captions = dict(zip(names, validated.texts, strict=True))
-        write_results(folder / RESULTS, captions)
+        write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
 
     def remarks(self, folder: Path) -> list[str]:
         """A sentence on what the best model lacks."""
@@ -185,43 +167,30 @@ def make_caption_task(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> 
         sentences.append(f"encoder: {recipe.encoder.name}, weights of digest {digest}")
     print("\n".join(sentences))
     make = partial(make_decoder, recipe.decoder, len(vocabulary))
-    captioner = Captioner(
-        encoder=encoder,
-        decoder=make_trainable(make, "this decoder"),
-        vocabulary=vocabulary,
-        preprocessing=recipe.preprocessing,
-        search=recipe.search,
-    )
+    decoder = make_trainable(make, "this decoder")
+    captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
     start.fill(captioner, photos.captions, with_encoder=recipe.encoder.train)
-    loss = make_loss(captioner, recipe.encoder, recipe.objective, photos.train, recipe.data.texts)
+    loss = make_loss(captioner, recipe, photos.train)
     return CaptionTask(recipe, photos.train, photos.validation, captioner, loss, sentences)
 
 
 def make_loss(
-    captioner: Captioner,
-    encoder: EncoderRecipe,
-    objective: ObjectiveConfig,
-    train: list[Example],
-    texts: Path | None,
+    captioner: Captioner, recipe: CaptioningRecipe, train: list[Example]
 ) -> CaptioningLoss:
     """The loss of an objective; the first stages of a trained encoder are frozen.
 
-    train, texts: photos and a file, whose captions a reward compares with.
+    train: photos whose captions a reward compares with.
     """
-    decoder = captioner.decoder
-    trained = None
-    if encoder.train:
-        trained = captioner.encoder
-        # Batch normalisation that was trained stays as it is.
-        trained.freeze(encoder.train_from - 1, encoder.weights != RANDOM)
+    decoder, objective = captioner.decoder, recipe.objective
+    trained = captioner.encoder if recipe.encoder.train else None
+    if trained is not None:  # Batch normalisation that was trained stays as it is.
+        trained.freeze(recipe.encoder.train_from - 1, recipe.encoder.weights != RANDOM)
     if isinstance(decoder, ShowAttendTellDecoder) and decoder.config.selection == "hard":
         return HardAttentionLoss(decoder, objective, trained)
     if objective.self_critical is None:
         return CaptioningLoss(decoder, objective, trained)
+    references = [example.words for example in train]
     reward = CaptionReward(
-        references=[example.words for example in train],
-        vocabulary=captioner.vocabulary,
-        config=objective.self_critical,
-        texts=texts,
+        references, captioner.vocabulary, objective.self_critical, recipe.data.texts
     )
     return SelfCriticalLoss(decoder, objective, reward, trained)

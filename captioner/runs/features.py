@@ -24,7 +24,6 @@ from captioner.training.distributed import Processes
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
-from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.shards import source_status
 
 
@@ -63,12 +62,12 @@ def feature_stores(
                 _fill(writer, name, recipe, encoder, splits[name], processes)
     with processes.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
-        for name, store in stores.items():
-            if not store.unreadable:
+        for store in stores.values():
+            names = store.record.images
+            photos = {row % len(names) for row in store.unreadable}
+            if not photos:
                 continue
-            examples = splits[name]
-            photos = {row % len(examples) for row in store.unreadable}
-            first = f"{examples[min(photos)].name} the first"
+            first = f"{names[min(photos)]} the first"
             if recipe.data.on_problem == "refuse":
                 advice = "set data.on_problem to skip, or delete it"
                 raise UserError(f"feature store {store.folder} lacks photos, {first}; {advice}")
@@ -81,12 +80,10 @@ def _record(
 ) -> StoreRecord:
     size = recipe.preprocessing.size
     height, width = encoder.map_shape(size, size)
+    of_encoder = encoder.config.model_dump(mode="json", exclude={"rank"})  # The weights tell it.
+    of_encoder |= {"weights": encoder.digest(), "precision": recipe.features.precision}
     return StoreRecord(
-        encoder={
-            **encoder.config.model_dump(mode="json", exclude={"rank"}),  # The weights tell it.
-            "weights": encoder.digest(),
-            "precision": recipe.features.precision,
-        },
+        encoder=of_encoder,
         preprocessing=to_mapping(recipe.preprocessing),
         images=[example.name for example in examples],
         shape=(height * width, encoder.annotation_size),
@@ -103,16 +100,14 @@ def _fill(
     processes: Processes,
 ) -> None:
     """Compute this process's share of the rows that a split's store lacks."""
-    changed = writer.forget_changed([*map(_state, examples)])
-    if changed:  # In one process alone.
+    changed = writer.forget_changed([*map(_state, examples)])  # In one process alone.
+    if changed:
         count = counted(len(changed), "photo")
         print(f"encoded again: {count} that changed, {changed[0]} the first")
-    batches = writer.missing(recipe.features.batch_size)
-    if not batches:
+    if not (batches := writer.missing(recipe.features.batch_size)):
         return
     workers = loading_workers(processes.device, processes.local_world_size)
-    is_refused = recipe.data.on_problem == "refuse"
-    load = Loader(partial(_load_for_store, recipe.preprocessing, examples, is_refused), workers)
+    load = Loader(partial(_load_for_store, recipe, examples), workers)
     total = sum(map(len, batches))
     bar = progress_bar(f"features, {name}", total, "images", 0, processes.is_main)
     with bar as progress, closing(load(batches)) as loaded:
@@ -130,23 +125,23 @@ def _state(example: Example) -> tuple[int, ...]:
 
 
 def _load_for_store(
-    preprocessing: Preprocessing, examples: Sequence[Example], is_refused: bool, rows: Sequence[int]
+    recipe: CaptioningRecipe, examples: Sequence[Example], rows: Sequence[int]
 ) -> tuple[Tensor, list[int]]:
     """Photos (B, 3, size, size), uint8, and the rows of unreadable ones, which are black.
 
-    The photos of rows from N on are mirrored. is_refused: whether unreadable ones are refused.
+    The photos of rows from N on are mirrored.
     """
+    preprocessing = recipe.preprocessing
     photos = []
     reasons = {}
     for row in rows:
-        photo = Image.new("RGB", (1, 1))
         try:
             photo = preprocessing.load(examples[row % len(examples)].path)
         except UserError as error:
-            reasons[row] = str(error)
+            photo, reasons[row] = Image.new("RGB", (1, 1)), str(error)
         pixels = preprocessing.pixels(photo)  # (3, size, size)
         photos.append(pixels[..., ::-1] if row >= len(examples) else pixels)
-    if reasons and is_refused:
+    if reasons and recipe.data.on_problem == "refuse":
         advice = "--set data.on_problem=skip leaves such photos out"
         raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
     return torch.from_numpy(np.stack(photos)), list(reasons)

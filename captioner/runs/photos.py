@@ -73,9 +73,8 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
         examples_of_splits += read_splits(data.format, file, data.images, splits, problems)
         sentences += problems.sentences
     train, validation = examples_of_splits
-    places = {_place(example) for example in validation}
-    shared = sorted(example.name for example in train if _place(example) in places)
-    if shared:
+    places = set(map(_place, validation))
+    if shared := sorted(example.name for example in train if _place(example) in places):
         raise UserError(
             f"the training and the validation split share {counted(len(shared), 'photo')}, "
             f"{shared[0]!r} among them; give the validation photos as another split "
@@ -173,9 +172,8 @@ class PixelRows(Rows):
         """Photos (P, 3, size, size), uint8, each read once. generator: augments them."""
         chosen, photos = torch.unique(rows[part], return_inverse=True)  # (P,), (B,)
         if len(chosen) == len(photos):
-            chosen = rows[part]
-            photos = None
-        pixels: list[np.ndarray[Any, Any]] = []
+            chosen, photos = rows[part], None
+        pixels = []
         is_changed = generator is not None and self.augmentation != Augmentation()
         seed = int(torch.randint(2**62, (), generator=generator)) if is_changed else 0
         for row in chosen.tolist():

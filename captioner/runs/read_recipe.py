@@ -47,14 +47,15 @@ def read_any_recipe(
         mapping = deepcopy(FINE_TUNING) | {"data": {"format": format, "annotations": str(path)}}
         return captioning_recipe(with_changes(mapping, changes), f"data {path}")
     unknown = f"{path} is neither a config (.yaml, .yml, .json) nor captions: these are {KNOWN}"
-    if Path(path).suffix.lower() not in (".yaml", ".yml", ".json", ""):
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".yaml", ".yml", ".json", ""):
         raise UserError(unknown)
     mapping = read_mapping(path, changes)
     where = f"config {path}"
-    is_json = Path(path).suffix.lower() == ".json" and isinstance(mapping, dict)
-    if is_json and not mapping.keys() & {*CaptioningRecipe.model_fields, "task"}:
+    fields = mapping if isinstance(mapping, dict) else {"task": None}
+    if suffix == ".json" and not fields.keys() & {*CaptioningRecipe.model_fields, "task"}:
         raise UserError(unknown)
-    task = mapping.get("task") if isinstance(mapping, dict) else None
+    task = fields.get("task")
     if task == TASK:
         return from_mapping(TranslationRecipe, mapping, where)
     if task is not None:

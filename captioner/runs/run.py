@@ -15,7 +15,7 @@ from torch import nn
 import captioner
 from captioner.errors import CONTROLS, UserError
 from captioner.files import lock, read_json, read_text, remove_temporaries, write_json, write_text
-from captioner.model_folders import CARD, MODEL
+from captioner.model_folders import CARD, MODEL, SCORES_FILE
 from captioner.runs.batches import chunks
 from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
@@ -68,8 +68,8 @@ class Task(Protocol):
     def score(self, texts: list[str]) -> Validated:
         """Score the texts of all rows of `order`."""
 
-    def save(self, folder: Path, validated: Validated, epoch: int) -> None:
-        """Save the model with its scores, and the texts, in the folder of a run."""
+    def save(self, folder: Path, texts: Sequence[str]) -> None:
+        """Save the model, and the texts that were scored, in the folder of a run."""
 
     def remarks(self, folder: Path) -> list[str]:
         """Sentences on the best model, at the end of a run."""
@@ -108,7 +108,7 @@ def train_run(
     folder = Path(folder)
     with Processes(device) as processes, ExitStack() as stack:
         with processes.fail_together():
-            check_folder(recipe, folder, resume, processes)
+            check_folder(recipe, folder, resume, processes.world_size)
             resumed = resume and os.path.exists(folder / CHECKPOINT)
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
@@ -122,23 +122,16 @@ def train_run(
         task.prepare(folder, processes, resumed)
 
         def keep(validated: Validated, epoch: int) -> None:
-            task.save(folder, validated, epoch)
+            task.save(folder, validated.texts)
+            write_json(folder / MODEL / SCORES_FILE, validated.record)
             write_card(task, folder, epoch, validated.scores)
 
+        settings, is_started = recipe.training, recipe.start_from is not None
+        run_validation = partial(validate, task, processes)
+        validation = Validation(run_validation, recipe.validation.score, keep, before=is_started)
+        optimizer = make_optimizer(task.loss, settings, task.parameter_groups)
         position = train(
-            model=task.loss,
-            data=task.batches,
-            config=recipe.training,
-            folder=folder,
-            validation=Validation(
-                run=partial(validate, task, processes),
-                score=recipe.validation.score,
-                save_best=keep,
-                before=recipe.start_from is not None,
-            ),
-            resume=resume,
-            optimizer=make_optimizer(task.loss, recipe.training, task.parameter_groups),
-            processes=processes,
+            task.loss, task.batches, settings, folder, validation, resume, optimizer, processes
         )
         if processes.is_main:
             _report(task, folder, position.epoch)
@@ -162,7 +155,7 @@ def validate(task: Task, processes: Processes) -> Validated:
         return task.score([of_all[row] for row in sorted(of_all)])
 
 
-def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: Processes) -> None:
+def check_folder(recipe: Recipe, folder: Path, resume: bool, world_size: int) -> None:
     """Refuse a folder with a run, unless resumed with its recipe but for `CHANGEABLE`."""
     if recipe.training.tensorboard:
         summary_writer()  # Its package may be missing.
@@ -187,7 +180,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: Processe
             was = f"it was made with {name} {before.get(name)!r}, not {now.get(name)!r}"
             advice = f"give its own config, {path}, or --start-from {folder} with another --out"
             raise UserError(f"cannot resume {folder}: {was}; {advice}")
-    read_checkpoint(folder / CHECKPOINT, processes.world_size)
+    read_checkpoint(folder / CHECKPOINT, world_size)
 
 
 def _report(task: Task, folder: Path, epochs: int) -> None:

@@ -15,8 +15,8 @@ from captioner.data.parallel import LARGEST, SentencePair, number_pairs, read_pa
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, counted
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
-from captioner.files import write_json, write_text
-from captioner.model_folders import MODEL, SCORES_FILE, model_folder
+from captioner.files import write_text
+from captioner.model_folders import MODEL, model_folder
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches, encode_pairs
 from captioner.schema import COUNT, Config, Count, FilePath, Length, NameOrPath, Seed, Size
@@ -168,23 +168,19 @@ class TranslationTask:
         if processes.is_main and not resumed:
             save_vocabularies(folder, self.translator.source, self.translator.target)
         # Similar lengths are together, which needs less padding.
-        lengths = [len(pair.source) for pair in self.validation]
-        self.order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        rows = range(len(self.validation))
+        self.order = sorted(rows, key=lambda row: len(self.validation[row].source))
         # Sentences need no more than two workers.
         workers = min(2, loading_workers(processes.device, processes.local_world_size))
-        self.batches = TranslationBatches(
-            examples=self.examples,
-            tokens=self.recipe.data.batch_tokens,
-            seed=self.recipe.training.seed,
-            workers=workers,
-        )
+        tokens, seed = self.recipe.data.batch_tokens, self.recipe.training.seed
+        self.batches = TranslationBatches(self.examples, tokens, seed, workers)
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
         """Translations of batches of validation sources."""
         for numbers in batches:
             sources = [self.validation[number].source for number in numbers]
-            translations = self.translator.translate(sources, batch_size=len(sources))
-            yield from (translation.text for translation in translations)
+            for translation in self.translator.translate(sources, batch_size=len(sources)):
+                yield translation.text
 
     def score(self, translations: list[str]) -> Validated:
         """Score the validation translations."""
@@ -192,11 +188,10 @@ class TranslationTask:
         scores = evaluate_translations(translations, references)
         return Validated(scores.scores, translations, record=scores.to_dict())
 
-    def save(self, folder: Path, validated: Validated, epoch: int) -> None:
-        """Save the translator with its scores and signatures, and the translations, one a line."""
+    def save(self, folder: Path, translations: Sequence[str]) -> None:
+        """Save the translator, and the translations, one a line."""
         save_translator(self.translator, folder / MODEL)
-        write_json(folder / MODEL / SCORES_FILE, validated.record)
-        write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in validated.texts))
+        write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
 
     def remarks(self, folder: Path) -> list[str]:
         """No remarks."""
@@ -210,11 +205,11 @@ def make_translation_task(
     sacrebleu_metrics()  # Its package may be missing.
     (training, training_problems), (validation, validation_problems) = read_texts(recipe.data)
     start = None
-    if recipe.start_from is not None and not resumed:
-        start = load_translator(model_folder(recipe.start_from))
     if resumed:
         source, target = load_vocabularies(folder, recipe.text.joint)
     else:
+        if recipe.start_from is not None:
+            start = load_translator(model_folder(recipe.start_from))
         source, target = first_vocabularies(start, training, recipe.text)
     torch.manual_seed(recipe.training.seed)
     make = partial(recipe.model.make, len(source), len(target))
