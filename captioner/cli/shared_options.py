@@ -13,6 +13,7 @@ from captioner.cli.program import on_a_line, report
 from captioner.data.example import Problems
 from captioner.decoding.options import AnySearch
 from captioner.errors import UserError, did_you_mean, near_names
+from captioner.evaluation import Scores
 from captioner.files import check_writable, real_path, write_json, write_text
 from captioner.models import may_have_gpu
 from captioner.tables import csv_text
@@ -235,7 +236,7 @@ def check_files(
 
 
 def write_scores(
-    scores: Any, arguments: argparse.Namespace, problems: Sequence[Problems] = ()
+    scores: Scores, arguments: argparse.Namespace, problems: Sequence[Problems] = ()
 ) -> int:
     """Report problems, print the table of scores, write --json and --csv; 2 if there are any."""
     for collected in problems:

@@ -24,6 +24,7 @@ from captioner.caption.confidence import (
 )
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
+from captioner.evaluation import Scores
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.score import caption_examples
 from captioner.evaluation.wording import true_words, word_precision
@@ -48,18 +49,13 @@ Observed = list[Observation]
 
 
 @dataclass(frozen=True)
-class CalibrationReport:
+class CalibrationReport(Scores):
     """How reliable a confidence is by split, and how many pictures of nothing are unsure."""
 
     splits: dict[str, dict[str, Any]]
     nothing_unsure: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything by name, for JSON."""
-        return vars(self)
-
     def table(self) -> str:
-        """Lines of text."""
         rows: list[Row] = []
         for name, figures in self.splits.items():
             rows.append((name, "expected", "observed", "photos"))
@@ -174,9 +170,8 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
     with an unsure caption. sure_without: with a sure one that has no content word of a reference.
     """
     seen = list(chain.from_iterable(part for _, part in parts))
-    judged: list[Caption] = []
-    for fitted, part in parts:
-        judged += fitted.judge([one.caption for one in part])
+    of_parts = (fitted.judge([one.caption for one in part]) for fitted, part in parts)
+    judged = list(chain.from_iterable(of_parts))
     scores = np.array([caption.confidence for caption in judged])  # (N,)
     shares = np.array([one.share for one in seen])  # (N,)
     sure = np.array([bool(caption.sure) for caption in judged])  # (N,)
@@ -210,6 +205,6 @@ def _fifths(scores: Numbers) -> list[Numbers]:
     return np.array_split(scores.argsort(kind="stable"), 5)
 
 
-def _means(scores: Numbers, observed: Numbers, rows: Numbers, counted: str) -> dict[str, float]:
+def _means(scores: Numbers, observed: Numbers, rows: Numbers, unit: str) -> dict[str, float]:
     confidence, share = float(scores[rows].mean()), float(observed[rows].mean())
-    return {"expected": confidence, "observed": share, counted: len(rows)}
+    return {"expected": confidence, "observed": share, unit: len(rows)}

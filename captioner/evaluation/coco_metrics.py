@@ -206,16 +206,12 @@ def meteor(corpus: Corpus) -> Metric:
 
     Denkowski and Lavie 2014, *Meteor Universal*.
     """
+    from unittest.mock import patch
+
     from pycocoevalcap.meteor.meteor import Meteor
 
-    options = os.environ.get("JAVA_TOOL_OPTIONS")
-    os.environ["JAVA_TOOL_OPTIONS"] = _JAVA_OPTIONS
-    try:
+    with patch.dict(os.environ, JAVA_TOOL_OPTIONS=_JAVA_OPTIONS):
         scorer = Meteor()  # Starts the program.
-    finally:
-        del os.environ["JAVA_TOOL_OPTIONS"]
-        if options is not None:
-            os.environ["JAVA_TOOL_OPTIONS"] = options
     try:
         score, per_image = _score("METEOR", scorer, corpus)
     finally:

@@ -33,7 +33,6 @@ NO_DIFFERENCE = 2e-4
 FEW_IMAGES = 30
 
 _TIE = 1e-12  # Differences this close are equal up to rounding.
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def _changes(values: IntArray) -> NDArray[np.bool_]:
 
 def confidence_intervals(
     metrics: Sequence[Metric], confidence: float = CONFIDENCE
-) -> dict[str, Interval]:
+) -> dict[str, tuple[float, float]]:
     """The bootstrap interval of every score, by name. Raises `UserError` for a single image."""
     return {
         name: _interval(scores[1:], confidence)
@@ -224,6 +223,6 @@ def _resampled(metric: Metric) -> dict[str, FloatArray]:
     return dict(zip(metric.names, metric.of_totals(np.stack(totals)).T, strict=True))
 
 
-def _interval(samples: FloatArray, confidence: float) -> Interval:
+def _interval(samples: FloatArray, confidence: float) -> tuple[float, float]:
     low, high = np.quantile(samples, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
     return low, high

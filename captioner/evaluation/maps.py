@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from captioner.data.example import Example, ImageId
 from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
+from captioner.evaluation import Scores
+from captioner.evaluation.corpus import FloatArray as Floats
 from captioner.evaluation.score import caption_examples
 from captioner.tables import Row, figures_table, text_table
 from captioner.vision.images import original_size
@@ -32,7 +34,6 @@ CENTRE_PRIOR_WIDTH = 1 / 4  # Standard deviation, as a share of each side of the
 LEAST_DIVERGENCE = 0.02
 
 _TIE = 1e-6  # Two weights this close, as a share of the larger, are the same: the maps are float32.
-Floats = NDArray[np.float64]
 
 
 def entropy(attention: ArrayLike) -> Floats:
@@ -109,9 +110,7 @@ def target_cells(
     region: the part of the photo that the map covers, in its pixels, as `Caption.region`.
     map_shape: rows and columns of the map.
     """
-    shares = []
-    middles = []
-    centres = []
+    shares, middles, centres = [], [], []
     for axis in (0, 1):  # x and y
         # Edges of the cells, in the target's pixels; between two cuts nothing changes.
         edges = np.linspace(region[axis], region[axis + 2], map_shape[1 - axis] + 1)
@@ -216,18 +215,17 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str,
         "photos": len({word.image for word in maps}),
         "outside": sum(word.target == "outside" for word in words),
         "not_annotated": not_annotated,
-        "mass_inside": _means(maps, attention="mass", uniform="share", centre="mass_centre_prior"),
-        "pointing_game": _means(
-            maps, attention="pointing", uniform="pointing_uniform", centre="pointing_centre_prior"
-        ),
+        "mass_inside": _means(maps, "mass", "share", "mass_centre_prior"),
+        "pointing_game": _means(maps, "pointing", "pointing_uniform", "pointing_centre_prior"),
     }
 
 
-def _means(words: Sequence[WordMap], **fields: str) -> dict[str, float | None]:
-    return {
-        name: sum(getattr(word, field) for word in words) / len(words) if words else None
-        for name, field in fields.items()
-    }
+def _means(words: Sequence[WordMap], *fields: str) -> dict[str, float | None]:
+    """Means of the fields for the words' maps, for even attention and for the centre prior."""
+    means: dict[str, float | None] = {}
+    for name, field in zip(("attention", "uniform", "centre"), fields, strict=True):
+        means[name] = sum(getattr(word, field) for word in words) / len(words) if words else None
+    return means
 
 
 def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
@@ -269,7 +267,7 @@ def spread_table(spread: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class MapScores:
+class MapScores(Scores):
     """Scores of the maps of the words of captions."""
 
     photos: int
@@ -313,9 +311,7 @@ def score_maps(
     words: list[WordMap] = []
     maps, unknown = [], 0
     for example, caption in caption_examples(captioner, examples, **options):
-        image = example.image_id
-        targets = None
-        size = (1, 1)
+        image, targets, size = example.image_id, None, (1, 1)
         if grounding is not None:
             targets = grounding.targets(image, caption.words)
             unknown += image not in grounding.images

@@ -23,7 +23,14 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.readers import format_of, read_splits
 from captioner.data.table import is_failed, text_records
 from captioner.errors import UserError
-from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS, coco_metrics, wording
+from captioner.evaluation import (
+    CONFIDENCE,
+    DEFAULT_METRICS,
+    METRICS,
+    Scores,
+    coco_metrics,
+    wording,
+)
 from captioner.evaluation.corpus import (
     FEW_IMAGES,
     RESAMPLES,
@@ -46,10 +53,11 @@ if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
 
 
 File = str | Path
+_IN_TABLES = {wording.NO_WORD_TRUE: "captions with no true word"}  # Names that need more words.
 
 
 @dataclass(frozen=True)
-class CaptionScores:
+class CaptionScores(Scores):
     """The scores of I captions against their references.
 
     details: by name, in JSON beside the scores. Always the number of `images` and of further ones
@@ -82,28 +90,27 @@ class CaptionScores:
 
     def table(self) -> str:
         """All scores as lines of text."""
-        figures = self.to_dict()
-        few = figures.pop("too_few_images", False)
-        comparison = figures.pop("comparison", None)
-        intervals = figures.pop("intervals", {})
-        confidence = figures.pop("confidence", None)
+
+        def renamed(figures: Mapping[str, Any]) -> dict[str, Any]:
+            return {_IN_TABLES.get(name, name): value for name, value in figures.items()}
+
+        figures = renamed(self.to_dict())
+        names = ("too_few_images", "confidence", "intervals", "comparison", "words")
+        few, confidence, intervals, comparison, by_kind = (figures.pop(n, None) for n in names)
+        sections = [figures.pop(n) for n in ("diversity", "hallucination") if n in figures]
         if intervals:
             figures["in brackets"] = confidence
             about = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
-            intervals = {**intervals, "in brackets": about}
-        names = ("diversity", "hallucination")
-        sections = [figures.pop(name) for name in names if name in figures]
-        by_kind = figures.pop("words", None)
+            intervals = {**renamed(intervals), "in brackets": about}
         parts = [figures_table(figures, intervals), *map(figures_table, sections)]
         if by_kind:
-            head: Row = ("content words", *by_kind["all"])
-            kinds = [(kind, *shares.values()) for kind, shares in by_kind.items()]
-            parts.append(text_table([head, *kinds]))
-        if comparison is not None:
+            rows: list[Row] = [("content words", *by_kind["all"])]
+            rows += [(kind, *shares.values()) for kind, shares in by_kind.items()]
+            parts.append(text_table(rows))
+        if comparison:
             first, second, scores = comparison.values()
-            share = f"{100 * confidence:g} %"
-            rows: list[Row] = [("", "first", "second", "difference", share, "p bootstrap")]
-            rows += [(name, *row.values()) for name, row in scores.items()]
+            rows = [("", "first", "second", "difference", f"{100 * confidence:g} %", "p bootstrap")]
+            rows += [(name, *row.values()) for name, row in renamed(scores).items()]
             parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}")
         if few:
             count = f"NOTE: {figures['images']:,} images"

@@ -11,6 +11,7 @@ from captioner.data.example import Problems
 from captioner.data.parallel import read_rows
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, refuse_missing
+from captioner.evaluation import Scores
 from captioner.tables import Row, figures_table, text_table
 from captioner.translate.sentences import SentenceTranslator
 from captioner.translate.translation import Translation
@@ -20,7 +21,7 @@ WIDTH = 5  # Lengths in a bucket; the first one holds 0 too.
 
 
 @dataclass(frozen=True)
-class TranslationScores:
+class TranslationScores(Scores):
     """Scores of a corpus.
 
     scores: by name, `BLEU` and `chrF` of sacrebleu, 0 to 100; `brevity_penalty`, 0 to 1, part of
