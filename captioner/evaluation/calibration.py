@@ -81,8 +81,7 @@ def calibrate(
     validation: other photos, by the name of their split. unsure_below: of `Confidence`.
     """
     for name, examples in validation.items():
-        shared = {photo.name for photo in examples} & {photo.name for photo in training}
-        if shared:
+        if shared := {photo.name for photo in examples} & {photo.name for photo in training}:
             photos = f"{counted(len(shared), 'photo')} with training, {min(shared)!r} among them"
             raise UserError(f"{name} shares {photos}")
     groups = _observe_all(captioner, validation, batch_size)

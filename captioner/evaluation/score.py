@@ -196,17 +196,14 @@ class Scorer:
         images: Sequence[Example] = (),
     ) -> CaptionScores:
         """Score captions of the system `name`. images: those of `against`, where it names files."""
-        frequency = None
-        training = None
+        frequency = training = None
         if self.document_frequency is not None:
-            counted = self.read(self.document_frequency, None)
-            texts_of_all = [example.words for example in counted]
-            frequency = coco_metrics.DocumentFrequency.from_references(texts_of_all)
+            of_images = [example.words for example in self.read(self.document_frequency, None)]
+            frequency = coco_metrics.DocumentFrequency.from_references(of_images)
         if self.training is not None:
             file_format = self.format or format_of(Path(self.training)) or "coco"
             split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
-            learned = self.read(self.training, split)
-            training = chain.from_iterable(example.words for example in learned)
+            training = chain.from_iterable(each.words for each in self.read(self.training, split))
 
         options: dict[str, Any] = {"document_frequency": frequency, "metrics": self.metrics}
         texts, names = list(captions.values()), list(captions)

@@ -73,7 +73,7 @@ class CaptionBatches(Batches[tuple[int, int], CaptioningBatch]):
         # one length would hold similar photos, which biases batch normalisation.
         lengths = None
         if not self.recipe.photos_in_step:
-            lengths = [len(self._words(row, number)) for row, number in captions]
+            lengths = [len(self._words(*caption)) for caption in captions]
         rows = [row for row, _ in captions]
         batches = batches_by_photo(rows, settings.batch_size, generator, lengths)
         return [[captions[index] for index in batch] for batch in batches]
@@ -98,10 +98,7 @@ class CaptionBatches(Batches[tuple[int, int], CaptioningBatch]):
         chosen = [index for index, turn in enumerate(turns) if turn % part_count == part]
         share = len(chosen) / len(examples)
         chosen = chosen or [0]
-        captions = []
-        for index in chosen:
-            row, number_in_photo = examples[index]
-            captions.append(self.vocabulary.encode(self._words(row, number_in_photo)))
+        captions = [self.vocabulary.encode(self._words(*examples[index])) for index in chosen]
         inputs, targets, mask = collate_captions(captions)  # (B, T)
         # One generator a batch, so that a resumed epoch draws the same numbers.
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch, number))
@@ -142,12 +139,11 @@ class CaptionBatches(Batches[tuple[int, int], CaptioningBatch]):
         """The share (L,) of each place inside a category's objects in a photo; 0 if it has none."""
         assert self.instances is not None
         photo = self.examples[row].image_id
-        target = self.instances.target(photo, category) if photo in self.instances else None
-        if target is None:
-            return 0.0
-        region = self.recipe.preprocessing.region(*target.size)
-        cells = target_cells(target, target.size, region, self.map_shape)
-        return 0.0 if cells is None else cells.coverage.ravel().astype(np.float32)  # (L,)
+        if photo in self.instances and (target := self.instances.target(photo, category)):
+            region = self.recipe.preprocessing.region(*target.size)
+            if cells := target_cells(target, target.size, region, self.map_shape):
+                return cells.coverage.ravel().astype(np.float32)  # (L,)
+        return 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,7 @@ from captioner.schema import from_mapping, to_mapping
 from captioner.vision.encoder_config import family_of
 from captioner.vision.encoder_families import make_encoder
 
-FINE_TUNING: dict[str, Any] = {
-    "start_from": "default",  # Its sizes, words, encoder, preprocessing and search are the run's.
-    "minimum_count": 3,  # of a new word
-    "objective": {"doubly_stochastic": 0.0, "label_smoothing": 0.1},  # the packaged model's
-    "training": {
-        "epochs": 20,  # at most; few photos need more, many stop early
-        "batch_size": 8,  # A few hundred captions are then enough steps to learn new words.
-        "learning_rate": 2e-4,
-        "schedule": "cosine",
-        "patience": 5,
-    },
-}
+FINE_TUNING = Path(__file__).with_name("fine_tuning.yaml")
 """Adapts a model to photos and captions."""
 
 
@@ -44,7 +32,8 @@ def read_any_recipe(
     path: also photos and captions, for `FINE_TUNING`. changes: see `read_recipe`.
     """
     if (format := format_of(Path(path))) is not None:
-        mapping = deepcopy(FINE_TUNING) | {"data": {"format": format, "annotations": str(path)}}
+        mapping = read_mapping(FINE_TUNING)
+        mapping["data"] = {"format": format, "annotations": str(path)}
         return captioning_recipe(with_changes(mapping, changes), f"data {path}")
     unknown = f"{path} is neither a config (.yaml, .yml, .json) nor captions: these are {KNOWN}"
     suffix = Path(path).suffix.lower()

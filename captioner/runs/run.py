@@ -169,8 +169,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, world_size: int) ->
     except UserError as error:
         reason = f"a run of another task or by another version: {error}"
         raise UserError(f"cannot resume {folder}, {reason}") from None
-    before = flat(to_mapping(saved))
-    now = flat(to_mapping(recipe))
+    before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
     fixed = (before.keys() | now.keys()) - {*CHANGEABLE}
     is_sampled = isinstance(saved, CaptioningRecipe) and saved.objective.scheduled_sampling > 0
     if is_sampled or saved.training.schedule == "cosine":  # They follow the number of epochs.

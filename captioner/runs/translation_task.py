@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
@@ -152,15 +152,11 @@ class TranslationTask:
     examples: list[PairExample]
     validation: list[SentencePair]
     translator: Translator
+    loss: TranslationLoss
     data: list[str]
     kind: str = field(default="translator", init=False)
     pipeline_tag: str = field(default="translation", init=False)
     parameter_groups: None = field(default=None, init=False)
-
-    @cached_property
-    def loss(self) -> TranslationLoss:
-        """The module to train."""
-        return TranslationLoss(self.translator.model, self.recipe.objective)
 
     def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
         """Save the vocabularies and make the batches."""
@@ -240,16 +236,16 @@ def make_translation_task(
         sentences.append(f"training: {counted(len(cut), 'pair')} cut to {length:,} {first}")
     print("\n".join(sentences))
     few = validation[: recipe.validation.sentences or None]
-    return TranslationTask(recipe, examples, few, translator, sentences)
+    loss = TranslationLoss(model, recipe.objective)
+    return TranslationTask(recipe, examples, few, translator, loss, sentences)
 
 
 def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
     """The training and the validation pairs, each with the problems of the skipped ones."""
     if data.format == "numbers":
-        numbers = data.numbers
-        count = numbers.train + numbers.validation
-        pairs = number_pairs(count, numbers.seed, largest=numbers.largest)
-        return [(pairs[: numbers.train], Problems()), (pairs[numbers.train :], Problems())]
+        numbers, train = data.numbers, data.numbers.train
+        pairs = number_pairs(train + numbers.validation, numbers.seed, largest=numbers.largest)
+        return [(pairs[:train], Problems()), (pairs[train:], Problems())]
     files = [(data.source, data.target), (data.validation_source, data.validation_target)]
     return [  # ParallelData has checked that they are there.
         read_parallel(cast(Path, source), cast(Path, target), data.on_problem)
