@@ -19,11 +19,11 @@ from captioner.files import write_text
 from captioner.model_folders import MODEL, model_folder
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches, encode_pairs
-from captioner.schema import COUNT, Config, Count, FilePath, Length, NameOrPath, Seed, Size
+from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
 from captioner.text.token_batches import PairExample
-from captioner.training.config import TrainingConfig
+from captioner.training.config import Section, TrainingConfig
 from captioner.training.distributed import Processes
 from captioner.training.loop import Validated
 from captioner.translate.config import TranslationModelConfig
@@ -38,7 +38,7 @@ TRANSLATIONS = "translations.txt"
 """In a run's folder: the best model's translations of the validation sources, one a line."""
 
 
-class NumbersData(Config):
+class NumbersData(Section):
     """The generated set: different numbers, in words and in figures."""
 
     train: int = Field(3000, ge=1, le=LARGEST + 1, description="numbers to train on")
@@ -53,28 +53,21 @@ class NumbersData(Config):
         return self
 
 
-class ParallelData(Config):
+class ParallelData(Section):
     """Training and validation data. Paths start from the working folder."""
 
-    format: Literal["parallel", "numbers"] = Field(
-        "parallel",
-        description="parallel: two text files line by line, of which .gz is unpacked; numbers: "
-        "generated, no files",
-    )
+    format: Literal["parallel", "numbers"] = "parallel"
+    """parallel: two text files line by line, of which .gz is unpacked; numbers: generated, no
+    files"""
     source: FilePath | None = Field(None, description="training text to translate")
     target: FilePath | None = Field(None, description="its translation")
     validation_source: FilePath | None = Field(None, description="validation text to translate")
     validation_target: FilePath | None = Field(None, description="its translation")
-    on_problem: Literal["refuse", "skip"] = Field(
-        "refuse", description="refuse to start when a sentence is empty, or skip and report it"
-    )
+    on_problem: Literal["refuse", "skip"] = "refuse"
+    """refuse to start when a sentence is empty, or skip and report it"""
     maximum_length: Length = Field(100, description="tokens; longer sentences are cut")
-    batch_tokens: int = Field(
-        3000,
-        ge=1,
-        le=10_000_000,
-        description="tokens a step with padding, on the longer side, over all processes",
-    )
+    batch_tokens: int = Field(3000, ge=1, le=10_000_000)
+    """tokens a step with padding, on the longer side, over all processes"""
     numbers: NumbersData = Field(default_factory=NumbersData)
 
     @model_validator(mode="after")
@@ -85,19 +78,16 @@ class ParallelData(Config):
         return self
 
 
-class TextConfig(Config):
+class TextConfig(Section):
     """How text is cut into tokens, learned from the training text or as in `start_from`."""
 
     kind: Literal["words", "subwords"] = Field("words", description="what a token is")
     joint: bool = Field(False, description="one vocabulary for both sides")
-    case: Literal["keep", "lower", "sentence"] = Field(
-        "keep",
-        description="lower: small letters for all; sentence (words only): the first word of a "
-        "sentence as it is written elsewhere",
-    )
-    capitals: Capitals = Field(
-        "keep", description="lines in capitals, or begun without one: as they are, or as sentences"
-    )
+    case: Literal["keep", "lower", "sentence"] = "keep"
+    """lower: small letters for all; sentence (words only): the first word of a sentence as it is
+    written elsewhere"""
+    capitals: Capitals = "keep"
+    """lines in capitals, or begun without one: as they are, or as sentences"""
     minimum_count: Count = Field(2, description="occurrences of a word that enters the vocabulary")
     size: int = Field(8000, ge=1, le=1_000_000, description="subwords, of both sides where joint")
     method: Literal["unigram", "bpe"] = Field("unigram", description="of learning subwords")
@@ -109,27 +99,24 @@ class TextConfig(Config):
         return self
 
 
-class TranslationValidation(Config):
+class TranslationValidation(Section):
     """Validation on generated translations, with the search of `search`."""
 
-    score: Literal["BLEU", "chrF", "exact match"] = Field(
-        "BLEU", description="decides which epoch is kept; sacrebleu's, of normal text"
-    )
+    score: Literal["BLEU", "chrF", "exact match"] = "BLEU"
+    """decides which epoch is kept; sacrebleu's, of normal text"""
     sentences: int = Field(0, ge=0, le=COUNT, description="validate on the first N only; 0 for all")
     batch_size: Size = Field(64, description="sentences at a time")
 
 
-class TranslationRecipe(Config):
+class TranslationRecipe(Section):
     """A whole translation run."""
 
     task: Literal["translate"] = Field(description="tells this config from a captioner's")
     data: ParallelData
     model: TranslationModelConfig
-    start_from: NameOrPath | None = Field(
-        None,
-        description="a translator of the same sizes, by name, folder or hf://user/name: initial "
-        "weights and the vocabulary, for any text.kind, case, size, method and minimum_count",
-    )
+    start_from: NameOrPath | None = None
+    """a translator of the same sizes, by name, folder or hf://user/name: initial weights and the
+    vocabulary, for any text.kind, case, size, method and minimum_count"""
     text: TextConfig = Field(default_factory=TextConfig)
     objective: TranslationObjective = Field(default_factory=TranslationObjective)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
