@@ -76,6 +76,7 @@ class Task(Protocol):
 
 
 RECIPE_FILE = "config.json"  # File in a run's folder: its recipe.
+CARD_TEMPLATE = Path(__file__).with_name("card.md")
 
 CHANGEABLE = (
     "training.epochs",
@@ -222,26 +223,15 @@ def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -
         start = "".join(f"; {record[name]:.3f} before training" for record in before)
         return f"{name.replace('_', ' ')} {scores[name]:.3f} in validation, {when}{start}"
 
-    card = f"""---
-library_name: captioner
-pipeline_tag: {task.pipeline_tag}
----
-
-# A {task.kind}{origin}
-
-{value_of(score)}.
-
-{listed(task.data)}
-
-## Scores
-
-{listed(map(value_of, scores))}
-
-## Settings
-
-captioner {captioner.__version__}, torch {torch.__version__}; fields
-of the config that are not the default:
-
-{listed(f"`{name}`: {value}" for name, value in settings.items())}
-"""
+    card = CARD_TEMPLATE.read_text(encoding="utf-8").format(
+        pipeline_tag=task.pipeline_tag,
+        kind=task.kind,
+        origin=origin,
+        summary=value_of(score),
+        data=listed(task.data),
+        scores=listed(map(value_of, scores)),
+        captioner=captioner.__version__,
+        torch=torch.__version__,
+        settings=listed(f"`{name}`: {value}" for name, value in settings.items()),
+    )
     write_text(folder / MODEL / CARD, CONTROLS.sub("", card))
