@@ -10,6 +10,9 @@ DEFAULT_METRICS = METRICS[:4]
 CONFIDENCE = 0.95  # The share of resampled scores that an interval holds by default.
 
 
+Figures = dict[str, Any]  # By name, for tables and JSON.
+
+
 class Scores(ABC):
     """Scores for people and for files."""
 
@@ -17,10 +20,10 @@ class Scores(ABC):
     def table(self) -> str:
         """Lines of text."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Figures:
         """Everything by name, for JSON."""
         return dict(vars(self))
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Figures]:
         """A row an image or word, for CSV; none if the scores are of all together only."""
         return []

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from captioner.errors import UserError
-from captioner.evaluation import CONFIDENCE
+from captioner.evaluation import CONFIDENCE, Figures
 
 Tokens = Sequence[str]  # A tokenised caption.
 IntArray = NDArray[np.integer]
@@ -179,7 +178,7 @@ def confidence_intervals(
 
 def compare(
     first: Sequence[Metric], second: Sequence[Metric], confidence: float = CONFIDENCE
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Figures]:
     """Compare two systems by every score, by name, of the same metrics and images.
 
     first, second: their scores. difference: first less second, where scores below `NO_DIFFERENCE`

@@ -8,7 +8,7 @@ by Excitation Backprop*.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from captioner.data.example import Example, ImageId
 from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
-from captioner.evaluation import Scores
+from captioner.evaluation import Figures, Scores
 from captioner.evaluation.corpus import FloatArray as Floats
 from captioner.evaluation.score import caption_examples
 from captioner.tables import Row, figures_table, text_table
@@ -183,7 +183,7 @@ def word_maps(
     triples = zip(words, entropy(maps).tolist(), targets or [None] * len(words), strict=True)
     records = []
     for place, (word, nats, target) in enumerate(triples):
-        measures: dict[str, Any] = {}
+        measures: Figures = {}
         if target is not None:
             measures = {"target": "outside"}
             if cells := target_cells(target, photo_size, region, (rows, columns)):
@@ -200,7 +200,7 @@ def word_maps(
     return records
 
 
-def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str, Any]:
+def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> Figures:
     """Means over all words with a target, by name.
 
     not_annotated: captioned photos without annotations; their words do not count.
@@ -228,7 +228,7 @@ def _means(words: Sequence[WordMap], *fields: str) -> dict[str, float | None]:
     return means
 
 
-def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
+def map_spread(captions: Sequence[NDArray[np.floating]]) -> Figures:
     """How wide the maps (T, rows, columns) of captions are, and how far they move, by name.
 
     words: the number of maps. entropy: their mean, in nats. effective_places: the mean of the
@@ -253,7 +253,7 @@ def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def spread_table(spread: Mapping[str, Any]) -> str:
+def spread_table(spread: Figures) -> str:
     """The figures of `map_spread`, with a warning if maps do not move."""
     wide = f"nats; as wide as {spread['effective_places']:.1f} of {spread['places']} places"
     rows: list[Row] = [("entropy", spread["entropy"], wide)]
@@ -272,10 +272,10 @@ class MapScores(Scores):
 
     photos: int
     words: list[WordMap]
-    spread: dict[str, Any]  # As from `map_spread`.
-    grounded: dict[str, Any] | None  # As from `grounded_maps`; None without boxes.
+    spread: Figures  # As from `map_spread`.
+    grounded: Figures | None  # As from `grounded_maps`; None without boxes.
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Figures:
         """The figures, nested by kind."""
         return {**vars(self), "words": len(self.words)}
 
@@ -289,7 +289,7 @@ class MapScores(Scores):
         first = {"words with a target": grounded.pop("words"), "in photos": grounded.pop("photos")}
         return f"{text}\n\n{figures_table(first | grounded)}"
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Figures]:
         """A row a word, with the fields of `WordMap`."""
         return [vars(word) for word in self.words]
 

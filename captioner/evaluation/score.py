@@ -27,6 +27,7 @@ from captioner.evaluation import (
     CONFIDENCE,
     DEFAULT_METRICS,
     METRICS,
+    Figures,
     Scores,
     coco_metrics,
     wording,
@@ -69,29 +70,29 @@ class CaptionScores(Scores):
     captions: Sequence[str]
     corpus: Corpus  # The captions and their references.
     metrics: Sequence[Metric]  # In the order of `METRICS`.
-    details: dict[str, Any]
+    details: Figures
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
         pairs = (zip(one.names, one.scores.tolist(), strict=True) for one in self.metrics)
         return dict(chain.from_iterable(pairs))
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Figures]:
         """A row an image, in order: `image_id`, `caption`, and the scores by name; None for NaN."""
-        columns: dict[str, Any] = {"image_id": self.image_ids, "caption": self.captions}
+        columns: Figures = {"image_id": self.image_ids, "caption": self.captions}
         for metric in self.metrics:
             for name, scores in zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False):
                 columns[name] = [None if score != score else score for score in scores.tolist()]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Figures:
         """The scores of `by_name` with `details`, for JSON."""
         return self.by_name() | self.details
 
     def table(self) -> str:
         """All scores as lines of text."""
 
-        def renamed(figures: Mapping[str, Any]) -> dict[str, Any]:
+        def renamed(figures: Figures) -> Figures:
             return {_IN_TABLES.get(name, name): value for name, value in figures.items()}
 
         figures = renamed(self.to_dict())
@@ -151,7 +152,7 @@ def evaluate_captions(
         "SPICE": coco_metrics.spice,
     }
     scored = [score(corpus) for name, score in scorers.items() if name in metrics]
-    details: dict[str, Any] = dict(chain.from_iterable(one.details.items() for one in scored))
+    details: Figures = dict(chain.from_iterable(one.details.items() for one in scored))
     details |= {"images": len(names), "references_without_caption": 0}
     if document_frequency is not None and "CIDEr-D" in metrics:
         details["document_frequency"] = {"images": document_frequency.images}
@@ -205,7 +206,7 @@ class Scorer:
             split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
             training = chain.from_iterable(each.words for each in self.read(self.training, split))
 
-        options: dict[str, Any] = {"document_frequency": frequency, "metrics": self.metrics}
+        options: Figures = {"document_frequency": frequency, "metrics": self.metrics}
         texts, names = list(captions.values()), list(captions)
         scores = evaluate_captions(texts, references, images=names, **options)
         details = scores.details

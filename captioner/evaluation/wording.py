@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain, pairwise
-from typing import Any
 
 import numpy as np
 import snowballstemmer
 
 from captioner.data.instances import Synonyms, read_synonyms
+from captioner.evaluation import Figures
 from captioner.evaluation.corpus import Corpus, FloatArray, Metric, Tokens
 from captioner.text.languages import FUNCTION_WORDS, KINDS, word_kinds, word_paragraphs
 
@@ -124,7 +124,7 @@ def chair(
     categories: Sequence[Collection[str]],
     synonyms: Synonyms,
     known: frozenset[str],
-) -> dict[str, Any]:
+) -> Figures:
     """CHAIR (Rohrbach et al. 2018, section 2.1): how often captions name what is not there.
 
     categories: of each image, the annotated ones. In it are these and those that its references

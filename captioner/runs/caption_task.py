@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -31,6 +30,7 @@ from captioner.runs.photos import PixelRows, StoredRows, read_training
 from captioner.runs.start_model import WORDS, Start
 from captioner.training.distributed import Processes
 from captioner.training.loop import Validated
+from captioner.training.optimizer import ParameterGroups
 from captioner.vision.encoder_families import RANDOM
 from captioner.weight_files import make_trainable
 
@@ -121,7 +121,7 @@ class CaptionTask:
             standardisation.fit(replace(rows, workers=0).annotations(chunks(few, 32)))
 
     @property
-    def parameter_groups(self) -> list[dict[str, Any]]:
+    def parameter_groups(self) -> ParameterGroups:
         """Groups of the optimiser: the decoder and, if trained, the encoder."""
         settings = self.recipe.training
         groups = [{"params": self.loss.decoder.parameters(), "lr": settings.learning_rate}]

@@ -1,7 +1,7 @@
 """The fields of a captioner's training config."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 from typing_extensions import Self
@@ -85,7 +85,7 @@ class EncoderRecipe(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _validate(cls, values: Any) -> Any:
+    def _validate(cls, values: object) -> object:
         if not isinstance(values, Mapping):
             return values
         ours = set(cls.model_fields) - {"name"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -89,6 +89,9 @@ def _place(example: Example) -> object:
     return real_path(path) if isinstance(path, Path) else path
 
 
+Part = slice | list[int]  # Of rows.
+
+
 class Rows(ABC):
     """Photos or annotation vectors, by row; `workers` processes read ahead (`Loader`)."""
 
@@ -101,7 +104,7 @@ class Rows(ABC):
 
     @abstractmethod
     def read(
-        self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
+        self, rows: Tensor, part: Part = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """The sources of a part of the rows (B,), slice or indices, for a batch's `source`.
 
@@ -138,7 +141,7 @@ class StoredRows(Rows):
         return [row for row in range(len(self.store.record.images)) if row not in unreadable]
 
     def read(
-        self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
+        self, rows: Tensor, part: Part = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, None]:
         """Annotation vectors (B, L, D), and None. generator: mirrors photos."""
         if self.store.record.mirrored and generator is not None:
@@ -167,7 +170,7 @@ class PixelRows(Rows):
         return list(range(len(self.examples)))
 
     def read(
-        self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
+        self, rows: Tensor, part: Part = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Photos (P, 3, size, size), uint8, each read once. generator: augments them."""
         chosen, photos = torch.unique(rows[part], return_inverse=True)  # (P,), (B,)

@@ -57,7 +57,7 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningReci
     return captioning_recipe(read_mapping(path, changes), f"config {path}")
 
 
-def captioning_recipe(mapping: Any, where: str) -> CaptioningRecipe:
+def captioning_recipe(mapping: object, where: str) -> CaptioningRecipe:
     """Fill the plain values of a config from its model and its encoder, and validate them."""
     names = "encoder", "decoder", "preprocessing", "search"
     if isinstance(mapping, dict) and all(isinstance(mapping.get(n, {}), dict) for n in names):
@@ -154,7 +154,7 @@ class _Loader(yaml.SafeLoader):
     first.
     """
 
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+    def compose_mapping_node(self, anchor: dict[str, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         first: dict[str, yaml.Node] = {}
         for key, _ in node.value:

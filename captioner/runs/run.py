@@ -21,11 +21,11 @@ from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TranslationRecipe, make_translation_task
 from captioner.schema import flat, from_mapping, to_mapping
-from captioner.training.batches import Batches
+from captioner.training.batches import AnyBatches
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Processes
 from captioner.training.loop import Validated, Validation, train
-from captioner.training.optimizer import make_optimizer
+from captioner.training.optimizer import ParameterGroups, make_optimizer
 from captioner.training.run_log import LOG, summary_writer
 
 Recipe = CaptioningRecipe | TranslationRecipe
@@ -52,11 +52,11 @@ class Task(Protocol):
         """Has `loss(batch)`, as `captioner.training.loop.train` takes it."""
 
     @property
-    def batches(self) -> Batches[Any, Any]:
+    def batches(self) -> AnyBatches:
         """The training data, once prepared."""
 
     @property
-    def parameter_groups(self) -> list[dict[str, Any]] | None:
+    def parameter_groups(self) -> ParameterGroups | None:
         """Groups of the optimiser; None for all parameters in one."""
 
     def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
@@ -197,7 +197,7 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
         print(remark)
 
 
-def validations_of(folder: Path, score: str) -> list[dict[str, Any]]:
+def validations_of(folder: Path, score: str) -> list[dict[str, float]]:
     """The records with a validation in the log of a run; that of epoch 0 is before training."""
     lines = read_text(folder / LOG, "run log").splitlines()
     return [record for record in map(json.loads, lines) if score in record]

@@ -51,11 +51,11 @@ class Loader(Generic[Key, Item]):
             yield item
 
 
-class _Items(Dataset[Any]):
-    def __init__(self, load: Callable[[Any], Any]) -> None:
+class _Items(Dataset[Item | UserError], Generic[Key, Item]):
+    def __init__(self, load: Callable[[Key], Item]) -> None:
         self._load = load
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Key) -> Item | UserError:
         try:
             return self._load(key)
         except UserError as error:  # Raised here, it would carry the worker's traceback.
@@ -110,3 +110,6 @@ class Batches(ABC, Generic[Item, Batch]):
     def _load(self, key: tuple[list[Item], Sequence[int], int, Place]) -> list[Batch]:
         examples, parts, part_count, place = key
         return [self.part(examples, part, part_count, place) for part in parts]
+
+
+AnyBatches = Batches[Any, Any]

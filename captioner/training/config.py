@@ -1,6 +1,6 @@
 """The settings of the training loop, the same for every model."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
@@ -14,7 +14,7 @@ class Section(Config):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
         for field in cls.model_fields.values():
             field.description = field.description and " ".join(field.description.split())
 

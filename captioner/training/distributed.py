@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
@@ -94,7 +94,7 @@ class Processes:
         """The values of all processes, in the order of their ranks."""
         if self.world_size == 1:
             return [value]
-        values: list[Any] = [None] * self.world_size
+        values = [value] * self.world_size
         distributed.all_gather_object(values, value)
         return values
 

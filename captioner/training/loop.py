@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.progress import progress_bar
 from captioner.training import checkpoint
-from captioner.training.batches import Batches
+from captioner.training.batches import AnyBatches
 from captioner.training.checkpoint import CHECKPOINT, Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Processes
@@ -36,7 +36,7 @@ class Validated:
 
     scores: dict[str, float]
     texts: Sequence[str] = ()
-    record: dict[str, Any] = field(default_factory=dict)
+    record: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Interrupted(KeyboardInterrupt):
 
 def train(
     model: nn.Module,
-    data: Batches[Any, Any],
+    data: AnyBatches,
     config: TrainingConfig,
     folder: Path,
     validation: Validation | None = None,
@@ -97,7 +97,7 @@ class Trainer:
     """
 
     model: nn.Module
-    data: Batches[Any, Any]
+    data: AnyBatches
     config: TrainingConfig
     folder: Path
     validation: Validation | None
@@ -229,7 +229,7 @@ class Trainer:
         waited = len(scores) - 1 - scores.index(max(scores)) if scores else 0
         return 0 < patience <= waited or self.position.epoch >= self.config.epochs
 
-    def save(self, record: dict[str, Any] | None = None) -> None:
+    def save(self, record: Mapping[str, object] | None = None) -> None:
         """Save a checkpoint. record: of an epoch that ended, logged before."""
         position = self.position
         position.totals, position.scaling = self.reports.sums(), self.scaler.state_dict()
@@ -308,6 +308,6 @@ class _Loss(nn.Module):
         self.model = model
         self.precision: torch.dtype = getattr(torch, precision)
 
-    def forward(self, batch: Any, device: torch.device) -> dict[str, Tensor]:
+    def forward(self, batch: object, device: torch.device) -> dict[str, Tensor]:
         with autocast(device, self.precision):
             return self.model.loss(batch)  # type: ignore[no-any-return, operator]
