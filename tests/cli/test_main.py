@@ -151,7 +151,7 @@ def test_streams_that_are_closed_or_full_end_no_run(
     assert (tmp_path / "error").read_text() == expected
 
 
-def test_what_steers_a_terminal_is_escaped() -> None:
+def test_control_characters_are_escaped_on_a_terminal() -> None:
     pty = pytest.importorskip("pty", reason="there are no terminals here")
     code = "import sys; from captioner.cli.program import run_program; "
     code += "sys.exit(run_program(lambda: print('caf\\u00e9\\x1b[2J\\a\\tone\\u202e\\rtwo')))"

@@ -91,7 +91,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]))
     captions=st.dictionaries(st.integers(-(10**18), 10**18), text, min_size=1, max_size=5)
     | st.dictionaries(text, text, min_size=1, max_size=5)
 )
-def test_what_is_written_is_read(tmp_path: Path, captions: dict[int | str, str]) -> None:
+def test_written_results_are_read_back(tmp_path: Path, captions: dict[int | str, str]) -> None:
     write_results(tmp_path / "results.json", captions)
     read = read_results(tmp_path / "results.json")
     assert list(read.items()) == [(str(image), text) for image, text in captions.items()]

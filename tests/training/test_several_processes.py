@@ -65,7 +65,7 @@ def test_resumed_two_processes_end_where_they_would_have_ended(two: Path) -> Non
 
 
 @pytest.mark.slow
-def test_what_fails_in_one_process_ends_both(two: Path) -> None:
+def test_a_failure_in_one_process_ends_both(two: Path) -> None:
     """A loss that is no number, and an error while the other waits."""
     first, second = (each["ended"] for each in seen(two, "spoiled"))
     assert "gradient is nan at step 6, in epoch 2: lower learning_rate" in first
