@@ -146,7 +146,6 @@ def validate(task: Task, processes: Processes) -> Validated:
     """
     batches = chunks(task.order, task.recipe.validation.batch_size)
     batches = batches[processes.rank :: processes.world_size]
-    texts: dict[int, str] = {}
     with processes.fail_together():
         texts = dict(zip(chain.from_iterable(batches), task.generate(batches), strict=True))
     of_all = {row: text for part in processes.gather(texts) for row, text in part.items()}
