@@ -58,7 +58,6 @@ class Captioner(PhotoCaptioner):
 
     @property
     def map_shape(self) -> tuple[int, int]:
-        """See `PhotoCaptioner`."""
         return self.encoder.map_shape(self.preprocessing.size, self.preprocessing.size)
 
     @property
@@ -68,7 +67,6 @@ class Captioner(PhotoCaptioner):
 
     @property
     def threads(self) -> int:
-        """See `PhotoCaptioner`."""
         return torch.get_num_threads() if self.device.type == "cpu" else 1
 
     def to(self, device: torch.device | str) -> Captioner:
@@ -88,18 +86,15 @@ class Captioner(PhotoCaptioner):
         return self
 
     def encode_pixels(self, pixels: Any) -> Any:
-        """See `PhotoCaptioner`."""
         return super().encode_pixels(torch.from_numpy(pixels).to(self.device))
 
     def encode(self, pixels: Tensor) -> Tensor:
-        """See `PhotoCaptioner`."""
         return self.encoder.encode(pixels)
 
     @torch.no_grad()
     def find_hypotheses(
         self, annotations: Tensor, search: SearchOptions, generator: torch.Generator | None = None
     ) -> list[list[Hypothesis]]:
-        """See `PhotoCaptioner`."""
         return decode(
             self.decoder,
             self.decoder.remember(annotations.to(self.device)),

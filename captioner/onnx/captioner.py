@@ -100,7 +100,6 @@ class OnnxCaptioner(PhotoCaptioner):
         return captioner
 
     def encode(self, pixels: Array) -> Array:
-        """See `PhotoCaptioner`."""
         encoder = self._graphs[self.threads][0]
         chunks = [pixels[first : first + _CHUNK] for first in range(0, len(pixels), _CHUNK)]
         with graph_errors(self.folder):
@@ -108,7 +107,6 @@ class OnnxCaptioner(PhotoCaptioner):
             return np.concatenate(maps).reshape(len(pixels), *self._shape)
 
     def caption_annotations(self, *arguments: Any, **options: Any) -> list[Caption]:
-        """See `PhotoCaptioner`."""
         with graph_errors(self.folder):
             return super().caption_annotations(*arguments, **options)
 

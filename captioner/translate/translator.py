@@ -87,7 +87,6 @@ class Translator(SentenceTranslator):
         return self
 
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
-        """See `SentenceTranslator`."""
         chosen: dict[str, Any] = {} if layer is None else {"alignment_layer": layer}
         if head is not None:
             chosen["alignment_head"] = None if head == "mean" else head
@@ -108,7 +107,6 @@ class Translator(SentenceTranslator):
         forbidden: tuple[int, ...],
         generator: torch.Generator,
     ) -> list[list[Hypothesis]]:
-        """See `SentenceTranslator`."""
         tokens, mask = collate_sources(sources)
         with autocast(self.device, self.precision):
             return decode(
