@@ -102,7 +102,7 @@ def test_a_private_model_needs_its_owner(
         ("hf://bob/broken", "is not valid JSON"),
     ],
 )
-def test_what_is_no_captioner_is_refused_before_its_weights(
+def test_a_folder_without_a_captioner_is_refused_before_its_weights(
     hub: HubServer, tiny_model: Path, refused: Refused, name: str, said: str
 ) -> None:
     files = files_of(tiny_model)

@@ -86,5 +86,5 @@ UNUSED = ("torchvision", "snowballstemmer", "pycocotools", "sacrebleu", "hugging
         (f"{TORCH}.load_translator(engine='torch').translate('Hi.')", COMPILERS + UNUSED),
     ],
 )
-def test_what_is_used_brings_nothing_heavy(code: str, heavy: tuple[str, ...]) -> None:
+def test_everyday_uses_import_nothing_heavy(code: str, heavy: tuple[str, ...]) -> None:
     assert imported(code, *heavy) == []

@@ -104,7 +104,7 @@ make_app(Service(model, {"de": captioner.load_translator()}))
         (["calibrate", "model", "--annotations", "references.json"], "model"),
     ],
 )
-def test_what_needs_torch_says_so(folder: Path, arguments: list[str], named: str) -> None:
+def test_a_command_that_needs_torch_says_so(folder: Path, arguments: list[str], named: str) -> None:
     (folder / "config.yaml").write_text("task: captioning\n")
     shown = run(folder, MAIN, json.dumps([arguments]))
     assert named in shown

@@ -56,7 +56,6 @@ class GraphCaptions:
 
     @property
     def vocabulary_size(self) -> int:
-        """See `CaptionBackend`."""
         return len(self.vocabulary)
 
     def __repr__(self) -> str:
@@ -77,7 +76,6 @@ class GraphCaptions:
         return replace(self, threads=threads)
 
     def encode(self, pixels: Array) -> Array:
-        """See `CaptionBackend`."""
         encoder = self.graphs[self.threads][0]
         normalised = self.preprocessing.normalise(pixels)  # (B, 3, size, size)
         maps = []
@@ -90,7 +88,6 @@ class GraphCaptions:
     def search(
         self, annotations: Array, search: SearchOptions, generator: None = None
     ) -> list[list[Sentence]]:
-        """See `CaptionBackend`."""
         constraints = caption_constraints(search, self.vocabulary, self.ngrams)
         rules = search_inputs(constraints, len(self.vocabulary))
         _, start, step = self.graphs[self.threads]
@@ -106,7 +103,6 @@ class GraphCaptions:
         raise UserError(f"given captions need torch ({INSTALL}) and engine 'torch'")
 
     def is_sentence(self, words: Sequence[str]) -> bool:
-        """See `CaptionBackend`."""
         return all_ngrams_known(words, self.vocabulary, self.ngrams)
 
 

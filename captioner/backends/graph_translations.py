@@ -62,7 +62,6 @@ class GraphTranslations:
         forbidden: tuple[int, ...],
         generator: None = None,
     ) -> list[list[Hypothesis]]:
-        """See `TranslationBackend`."""
         rows = [[*source, Vocabulary.end] for source in sources]
         lengths = np.array(list(map(len, rows)))  # (B,)
         mask = np.arange(lengths.max()) < lengths[:, None]  # (B, S)

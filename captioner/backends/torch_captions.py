@@ -67,7 +67,6 @@ class TorchCaptions:
 
     @property
     def vocabulary_size(self) -> int:
-        """See `CaptionBackend`."""
         return len(self.vocabulary)
 
     def __repr__(self) -> str:
@@ -75,7 +74,6 @@ class TorchCaptions:
 
     @property
     def map_shape(self) -> tuple[int, int]:
-        """See `CaptionBackend`."""
         return self.encoder.map_shape(self.preprocessing.size, self.preprocessing.size)
 
     @property
@@ -85,7 +83,6 @@ class TorchCaptions:
 
     @property
     def threads(self) -> int:
-        """See `CaptionBackend`."""
         return torch.get_num_threads() if self.device.type == "cpu" else 1
 
     def to(self, device: torch.device | str) -> TorchCaptions:
@@ -109,7 +106,6 @@ class TorchCaptions:
         return self
 
     def encode(self, pixels: Array) -> Tensor:
-        """See `CaptionBackend`."""
         on_device = torch.from_numpy(pixels).to(self.device)
         return self.encoder.encode(self.preprocessing.normalise(on_device))
 
@@ -117,7 +113,6 @@ class TorchCaptions:
     def search(
         self, annotations: Any, search: SearchOptions, generator: torch.Generator | None = None
     ) -> list[list[Sentence]]:
-        """See `CaptionBackend`."""
         hypotheses = decode(
             self.decoder,
             self.decoder.remember(torch.as_tensor(annotations).to(self.device)),
@@ -131,7 +126,6 @@ class TorchCaptions:
 
     @torch.no_grad()
     def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Sentence]:
-        """See `CaptionBackend`."""
         vocabulary = self.vocabulary
         start, end = vocabulary.start, vocabulary.end
         rows = [torch.tensor([start, *vocabulary.encode(words), end]) for words in captions]
@@ -151,7 +145,6 @@ class TorchCaptions:
         ]
 
     def is_sentence(self, words: Sequence[str]) -> bool:
-        """See `CaptionBackend`."""
         return all_ngrams_known(words, self.vocabulary, self.ngrams)
 
 

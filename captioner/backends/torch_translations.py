@@ -55,7 +55,6 @@ class TorchTranslations:
         return self.config.sequence_to_sequence is None
 
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
-        """See `Translator.choose_alignment`."""
         chosen: dict[str, Any] = {} if layer is None else {"alignment_layer": layer}
         if head is not None:
             chosen["alignment_head"] = None if head == "mean" else head
@@ -72,7 +71,6 @@ class TorchTranslations:
         forbidden: tuple[int, ...],
         generator: torch.Generator | None = None,
     ) -> list[list[Hypothesis]]:
-        """See `TranslationBackend`."""
         tokens, mask = collate_sources(sources)
         with autocast(self.device, self.precision):
             return decode(

@@ -15,6 +15,7 @@ from captioner.cli.program import on_a_line, report
 from captioner.data.example import Problems
 from captioner.decoding.options import AnySearch
 from captioner.errors import UserError, did_you_mean, near_names
+from captioner.evaluation import Scores
 from captioner.files import check_writable, real_path, write_json, write_text
 from captioner.tables import csv_text
 
@@ -237,7 +238,7 @@ def check_files(
 
 
 def write_scores(
-    scores: Any, json: str | None, csv: str | None = None, problems: Sequence[Problems] = ()
+    scores: Scores, json: str | None, csv: str | None = None, problems: Sequence[Problems] = ()
 ) -> int:
     """Report problems, print the table of scores, write the files; 2 if there are any."""
     for collected in problems:

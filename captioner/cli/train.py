@@ -99,8 +99,8 @@ def run_features(arguments: argparse.Namespace) -> None:
     from captioner.devices import choose_device
     from captioner.runs.features import extract_features
     from captioner.runs.read_recipe import read_recipe
-    from captioner.training.distributed import Engine
+    from captioner.training.distributed import Processes
 
     recipe = read_recipe(arguments.config, arguments.changes)
-    with Engine(choose_device(arguments.device)) as engine:
-        extract_features(recipe, engine)
+    with Processes(choose_device(arguments.device)) as processes:
+        extract_features(recipe, processes)

@@ -233,7 +233,6 @@ class TorchStepper:
 
     @property
     def drops_finished(self) -> bool:
-        """See `Stepper`."""
         return self.strategy.drops_finished
 
     def start(self) -> Beam:

@@ -7,10 +7,9 @@ pictures of nothing, photos with shuffled pixels, whose captions have a share of
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from captioner.caption.caption import Caption
@@ -24,13 +23,13 @@ from captioner.caption.confidence import (
 )
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
-from captioner.evaluation.corpus import Corpus
+from captioner.evaluation import Figures, Scores
+from captioner.evaluation.corpus import Corpus, FloatArray, IntArray
 from captioner.evaluation.score import caption_examples
 from captioner.evaluation.wording import true_words, word_precision
 from captioner.tables import Row, text_table
 from captioner.text.languages import KINDS, word_kinds
 
-Numbers = NDArray[Any]
 NOTHING_SHARE = 0.02  # Weight of all pictures of nothing, as a share of that of all photos.
 NOTHING_PICTURES = 16
 LEAST_CAPTIONS = 8  # Fewest captions of a split that a confidence is fitted to.
@@ -48,18 +47,13 @@ Observed = list[Observation]
 
 
 @dataclass(frozen=True)
-class CalibrationReport:
+class CalibrationReport(Scores):
     """How reliable a confidence is by split, and how many pictures of nothing are unsure."""
 
-    splits: dict[str, dict[str, Any]]
+    splits: dict[str, Figures]
     nothing_unsure: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything by name, for JSON."""
-        return vars(self)
-
     def table(self) -> str:
-        """Lines of text."""
         rows: list[Row] = []
         for name, figures in self.splits.items():
             rows.append((name, "expected", "observed", "photos"))
@@ -85,8 +79,7 @@ def calibrate(
     validation: other photos, by the name of their split. unsure_below: of `Confidence`.
     """
     for name, examples in validation.items():
-        shared = {photo.name for photo in examples} & {photo.name for photo in training}
-        if shared:
+        if shared := {photo.name for photo in examples} & {photo.name for photo in training}:
             photos = f"{counted(len(shared), 'photo')} with training, {min(shared)!r} among them"
             raise UserError(f"{name} shares {photos}")
     groups = _observe_all(captioner, validation, batch_size)
@@ -166,7 +159,7 @@ def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     return confidence.replace(words=words, highest=highest)
 
 
-def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]:
+def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> Figures:
     """Confidences held against the observed share of content words, by name.
 
     expected, observed: means over all photos. fifths: the same of a fifth of the photos, the least
@@ -174,9 +167,8 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
     with an unsure caption. sure_without: with a sure one that has no content word of a reference.
     """
     seen = list(chain.from_iterable(part for _, part in parts))
-    judged: list[Caption] = []
-    for fitted, part in parts:
-        judged += fitted.judge([one.caption for one in part])
+    of_parts = (fitted.judge([one.caption for one in part]) for fitted, part in parts)
+    judged = list(chain.from_iterable(of_parts))
     scores = np.array([caption.confidence for caption in judged])  # (N,)
     shares = np.array([one.share for one in seen])  # (N,)
     sure = np.array([bool(caption.sure) for caption in judged])  # (N,)
@@ -189,7 +181,7 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
     }
 
 
-def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> dict[str, Any]:
+def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> Figures:
     """Confidences of the content words (W,) of captions held against their `truth`, by group."""
     of_words = chain.from_iterable(caption.word_confidence or () for caption in captions)
     confidence = np.array([score for score in of_words if score is not None])
@@ -206,10 +198,10 @@ def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> dic
     }
 
 
-def _fifths(scores: Numbers) -> list[Numbers]:
+def _fifths(scores: FloatArray) -> list[IntArray]:
     return np.array_split(scores.argsort(kind="stable"), 5)
 
 
-def _means(scores: Numbers, observed: Numbers, rows: Numbers, counted: str) -> dict[str, float]:
+def _means(scores: FloatArray, observed: FloatArray, rows: IntArray, unit: str) -> dict[str, float]:
     confidence, share = float(scores[rows].mean()), float(observed[rows].mean())
-    return {"expected": confidence, "observed": share, counted: len(rows)}
+    return {"expected": confidence, "observed": share, unit: len(rows)}

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from captioner.errors import UserError
-from captioner.evaluation import CONFIDENCE
+from captioner.evaluation import CONFIDENCE, Figures
 
 Tokens = Sequence[str]  # A tokenised caption.
 IntArray = NDArray[np.integer]
@@ -33,7 +32,6 @@ NO_DIFFERENCE = 2e-4
 FEW_IMAGES = 30
 
 _TIE = 1e-12  # Differences this close are equal up to rounding.
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ def _changes(values: IntArray) -> NDArray[np.bool_]:
 
 def confidence_intervals(
     metrics: Sequence[Metric], confidence: float = CONFIDENCE
-) -> dict[str, Interval]:
+) -> dict[str, tuple[float, float]]:
     """The bootstrap interval of every score, by name. Raises `UserError` for a single image."""
     return {
         name: _interval(scores[1:], confidence)
@@ -180,7 +178,7 @@ def confidence_intervals(
 
 def compare(
     first: Sequence[Metric], second: Sequence[Metric], confidence: float = CONFIDENCE
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Figures]:
     """Compare two systems by every score, by name, of the same metrics and images.
 
     first, second: their scores. difference: first less second, where scores below `NO_DIFFERENCE`
@@ -224,6 +222,6 @@ def _resampled(metric: Metric) -> dict[str, FloatArray]:
     return dict(zip(metric.names, metric.of_totals(np.stack(totals)).T, strict=True))
 
 
-def _interval(samples: FloatArray, confidence: float) -> Interval:
+def _interval(samples: FloatArray, confidence: float) -> tuple[float, float]:
     low, high = np.quantile(samples, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
     return low, high

@@ -8,7 +8,7 @@ by Excitation Backprop*.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from captioner.data.example import Example, ImageId
 from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
+from captioner.evaluation import Figures, Scores
+from captioner.evaluation.corpus import FloatArray as Floats
 from captioner.evaluation.score import caption_examples
 from captioner.tables import Row, figures_table, text_table
 from captioner.vision.images import original_size
@@ -32,7 +34,6 @@ CENTRE_PRIOR_WIDTH = 1 / 4  # Standard deviation, as a share of each side of the
 LEAST_DIVERGENCE = 0.02
 
 _TIE = 1e-6  # Two weights this close, as a share of the larger, are the same: the maps are float32.
-Floats = NDArray[np.float64]
 
 
 def entropy(attention: ArrayLike) -> Floats:
@@ -109,9 +110,7 @@ def target_cells(
     region: the part of the photo that the map covers, in its pixels, as `Caption.region`.
     map_shape: rows and columns of the map.
     """
-    shares = []
-    middles = []
-    centres = []
+    shares, middles, centres = [], [], []
     for axis in (0, 1):  # x and y
         # Edges of the cells, in the target's pixels; between two cuts nothing changes.
         edges = np.linspace(region[axis], region[axis + 2], map_shape[1 - axis] + 1)
@@ -184,7 +183,7 @@ def word_maps(
     triples = zip(words, entropy(maps).tolist(), targets or [None] * len(words), strict=True)
     records = []
     for place, (word, nats, target) in enumerate(triples):
-        measures: dict[str, Any] = {}
+        measures: Figures = {}
         if target is not None:
             measures = {"target": "outside"}
             if cells := target_cells(target, photo_size, region, (rows, columns)):
@@ -201,7 +200,7 @@ def word_maps(
     return records
 
 
-def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str, Any]:
+def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> Figures:
     """Means over all words with a target, by name.
 
     not_annotated: captioned photos without annotations; their words do not count.
@@ -216,21 +215,20 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str,
         "photos": len({word.image for word in maps}),
         "outside": sum(word.target == "outside" for word in words),
         "not_annotated": not_annotated,
-        "mass_inside": _means(maps, attention="mass", uniform="share", centre="mass_centre_prior"),
-        "pointing_game": _means(
-            maps, attention="pointing", uniform="pointing_uniform", centre="pointing_centre_prior"
-        ),
+        "mass_inside": _means(maps, "mass", "share", "mass_centre_prior"),
+        "pointing_game": _means(maps, "pointing", "pointing_uniform", "pointing_centre_prior"),
     }
 
 
-def _means(words: Sequence[WordMap], **fields: str) -> dict[str, float | None]:
-    return {
-        name: sum(getattr(word, field) for word in words) / len(words) if words else None
-        for name, field in fields.items()
-    }
+def _means(words: Sequence[WordMap], *fields: str) -> dict[str, float | None]:
+    """Means of the fields for the words' maps, for even attention and for the centre prior."""
+    means: dict[str, float | None] = {}
+    for name, field in zip(("attention", "uniform", "centre"), fields, strict=True):
+        means[name] = sum(getattr(word, field) for word in words) / len(words) if words else None
+    return means
 
 
-def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
+def map_spread(captions: Sequence[NDArray[np.floating]]) -> Figures:
     """How wide the maps (T, rows, columns) of captions are, and how far they move, by name.
 
     words: the number of maps. entropy: their mean, in nats. effective_places: the mean of the
@@ -255,7 +253,7 @@ def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def spread_table(spread: Mapping[str, Any]) -> str:
+def spread_table(spread: Figures) -> str:
     """The figures of `map_spread`, with a warning if maps do not move."""
     wide = f"nats; as wide as {spread['effective_places']:.1f} of {spread['places']} places"
     rows: list[Row] = [("entropy", spread["entropy"], wide)]
@@ -269,15 +267,15 @@ def spread_table(spread: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class MapScores:
+class MapScores(Scores):
     """Scores of the maps of the words of captions."""
 
     photos: int
     words: list[WordMap]
-    spread: dict[str, Any]  # As from `map_spread`.
-    grounded: dict[str, Any] | None  # As from `grounded_maps`; None without boxes.
+    spread: Figures  # As from `map_spread`.
+    grounded: Figures | None  # As from `grounded_maps`; None without boxes.
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Figures:
         """The figures, nested by kind."""
         return {**vars(self), "words": len(self.words)}
 
@@ -291,7 +289,7 @@ class MapScores:
         first = {"words with a target": grounded.pop("words"), "in photos": grounded.pop("photos")}
         return f"{text}\n\n{figures_table(first | grounded)}"
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Figures]:
         """A row a word, with the fields of `WordMap`."""
         return [vars(word) for word in self.words]
 
@@ -313,9 +311,7 @@ def score_maps(
     words: list[WordMap] = []
     maps, unknown = [], 0
     for example, caption in caption_examples(captioner, examples, **options):
-        image = example.image_id
-        targets = None
-        size = (1, 1)
+        image, targets, size = example.image_id, None, (1, 1)
         if grounding is not None:
             targets = grounding.targets(image, caption.words)
             unknown += image not in grounding.images

@@ -23,7 +23,15 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.readers import format_of, read_splits
 from captioner.data.table import is_failed, text_records
 from captioner.errors import UserError
-from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS, coco_metrics, wording
+from captioner.evaluation import (
+    CONFIDENCE,
+    DEFAULT_METRICS,
+    METRICS,
+    Figures,
+    Scores,
+    coco_metrics,
+    wording,
+)
 from captioner.evaluation.corpus import (
     FEW_IMAGES,
     RESAMPLES,
@@ -46,10 +54,11 @@ if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
 
 
 File = str | Path
+_IN_TABLES = {wording.NO_WORD_TRUE: "captions with no true word"}  # Names that need more words.
 
 
 @dataclass(frozen=True)
-class CaptionScores:
+class CaptionScores(Scores):
     """The scores of I captions against their references.
 
     details: by name, in JSON beside the scores. Always the number of `images` and of further ones
@@ -61,49 +70,48 @@ class CaptionScores:
     captions: Sequence[str]
     corpus: Corpus  # The captions and their references.
     metrics: Sequence[Metric]  # In the order of `METRICS`.
-    details: dict[str, Any]
+    details: Figures
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
         pairs = (zip(one.names, one.scores.tolist(), strict=True) for one in self.metrics)
         return dict(chain.from_iterable(pairs))
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Figures]:
         """A row an image, in order: `image_id`, `caption`, and the scores by name; None for NaN."""
-        columns: dict[str, Any] = {"image_id": self.image_ids, "caption": self.captions}
+        columns: Figures = {"image_id": self.image_ids, "caption": self.captions}
         for metric in self.metrics:
             for name, scores in zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False):
                 columns[name] = [None if score != score else score for score in scores.tolist()]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Figures:
         """The scores of `by_name` with `details`, for JSON."""
         return self.by_name() | self.details
 
     def table(self) -> str:
         """All scores as lines of text."""
-        figures = self.to_dict()
-        few = figures.pop("too_few_images", False)
-        comparison = figures.pop("comparison", None)
-        intervals = figures.pop("intervals", {})
-        confidence = figures.pop("confidence", None)
+
+        def renamed(figures: Figures) -> Figures:
+            return {_IN_TABLES.get(name, name): value for name, value in figures.items()}
+
+        figures = renamed(self.to_dict())
+        names = ("too_few_images", "confidence", "intervals", "comparison", "words")
+        few, confidence, intervals, comparison, by_kind = (figures.pop(n, None) for n in names)
+        sections = [figures.pop(n) for n in ("diversity", "hallucination") if n in figures]
         if intervals:
             figures["in brackets"] = confidence
             about = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
-            intervals = {**intervals, "in brackets": about}
-        names = ("diversity", "hallucination")
-        sections = [figures.pop(name) for name in names if name in figures]
-        by_kind = figures.pop("words", None)
+            intervals = {**renamed(intervals), "in brackets": about}
         parts = [figures_table(figures, intervals), *map(figures_table, sections)]
         if by_kind:
-            head: Row = ("content words", *by_kind["all"])
-            kinds = [(kind, *shares.values()) for kind, shares in by_kind.items()]
-            parts.append(text_table([head, *kinds]))
-        if comparison is not None:
+            rows: list[Row] = [("content words", *by_kind["all"])]
+            rows += [(kind, *shares.values()) for kind, shares in by_kind.items()]
+            parts.append(text_table(rows))
+        if comparison:
             first, second, scores = comparison.values()
-            share = f"{100 * confidence:g} %"
-            rows: list[Row] = [("", "first", "second", "difference", share, "p bootstrap")]
-            rows += [(name, *row.values()) for name, row in scores.items()]
+            rows = [("", "first", "second", "difference", f"{100 * confidence:g} %", "p bootstrap")]
+            rows += [(name, *row.values()) for name, row in renamed(scores).items()]
             parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}")
         if few:
             count = f"NOTE: {figures['images']:,} images"
@@ -144,7 +152,7 @@ def evaluate_captions(
         "SPICE": coco_metrics.spice,
     }
     scored = [score(corpus) for name, score in scorers.items() if name in metrics]
-    details: dict[str, Any] = dict(chain.from_iterable(one.details.items() for one in scored))
+    details: Figures = dict(chain.from_iterable(one.details.items() for one in scored))
     details |= {"images": len(names), "references_without_caption": 0}
     if document_frequency is not None and "CIDEr-D" in metrics:
         details["document_frequency"] = {"images": document_frequency.images}
@@ -189,19 +197,16 @@ class Scorer:
         images: Sequence[Example] = (),
     ) -> CaptionScores:
         """Score captions of the system `name`. images: those of `against`, where it names files."""
-        frequency = None
-        training = None
+        frequency = training = None
         if self.document_frequency is not None:
-            counted = self.read(self.document_frequency, None)
-            texts_of_all = [example.words for example in counted]
-            frequency = coco_metrics.DocumentFrequency.from_references(texts_of_all)
+            of_images = [example.words for example in self.read(self.document_frequency, None)]
+            frequency = coco_metrics.DocumentFrequency.from_references(of_images)
         if self.training is not None:
             file_format = self.format or format_of(Path(self.training)) or "coco"
             split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
-            learned = self.read(self.training, split)
-            training = chain.from_iterable(example.words for example in learned)
+            training = chain.from_iterable(each.words for each in self.read(self.training, split))
 
-        options: dict[str, Any] = {"document_frequency": frequency, "metrics": self.metrics}
+        options: Figures = {"document_frequency": frequency, "metrics": self.metrics}
         texts, names = list(captions.values()), list(captions)
         scores = evaluate_captions(texts, references, images=names, **options)
         details = scores.details

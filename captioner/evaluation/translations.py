@@ -5,12 +5,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from captioner.data.example import Problems
 from captioner.data.parallel import read_rows
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, refuse_missing
+from captioner.evaluation import Figures, Scores
 from captioner.tables import Row, figures_table, text_table
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
@@ -20,7 +21,7 @@ WIDTH = 5  # Lengths in a bucket; the first one holds 0 too.
 
 
 @dataclass(frozen=True)
-class TranslationScores:
+class TranslationScores(Scores):
     """Scores of a corpus.
 
     scores: by name, `BLEU` and `chrF` of sacrebleu, 0 to 100; `brevity_penalty`, 0 to 1, part of
@@ -32,10 +33,10 @@ class TranslationScores:
     sentences: int
     scores: dict[str, float]
     signatures: dict[str, str]  # sacrebleu's, of how `BLEU` and `chrF` were computed.
-    lengths: list[dict[str, Any]]
+    lengths: list[Figures]
     shortened: dict[int, Translation] = field(default_factory=dict)  # By line: source or end cut.
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Figures:
         """The scores with their signatures, lengths and counts, for JSON."""
         plain = {"sentences": self.sentences, **self.scores, "signatures": self.signatures}
         more = {
@@ -92,7 +93,7 @@ def evaluate_translations(
     return TranslationScores(len(references), scores, signatures, lengths)
 
 
-def sacrebleu_metrics() -> Any:
+def sacrebleu_metrics() -> ModuleType:
     """sacrebleu's metrics; the package is an extra."""
     with refuse_missing("scoring translations needs the package sacrebleu", "translate"):
         from sacrebleu import metrics

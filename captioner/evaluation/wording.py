@@ -8,14 +8,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain, pairwise
-from typing import Any
 
 import numpy as np
 import snowballstemmer
 
 from captioner.data.instances import Synonyms, read_synonyms
+from captioner.evaluation import Figures
 from captioner.evaluation.corpus import Corpus, FloatArray, Metric, Tokens
 from captioner.text.languages import FUNCTION_WORDS, KINDS, word_kinds, word_paragraphs
+
+NO_WORD_TRUE = "captions with none"
+"""The name of a score: the share of captions without a content word that a reference has."""
 
 
 def word_precision(corpus: Corpus) -> Metric:
@@ -44,7 +47,7 @@ def word_precision(corpus: Corpus) -> Metric:
         precision = precise / np.maximum(1, with_content)
         return np.stack((precision, none_true / corpus.images), axis=-1)
 
-    return Metric(("word-precision", "captions with none"), shares, terms, of_totals)
+    return Metric(("word-precision", NO_WORD_TRUE), shares, terms, of_totals)
 
 
 def content_stems(words: Iterable[str]) -> list[str]:
@@ -58,7 +61,7 @@ def _stem(word: str) -> str:
 
 
 def true_words(words: Tokens, references: Iterable[Tokens]) -> list[bool | None]:
-    """Whether each word of a tokenised caption is true; None of function words.
+    """Whether each word of a tokenised caption is true; None for a function word.
 
     True is a word that a reference says, by stem; or one that says the same: another name of one of
     COCO's things, a word of `alike.txt`, or "person" where there is anybody.
@@ -81,20 +84,20 @@ def words_by_kind(
         truth, kinds = true_words(words, of_image), word_kinds(words)
         for word, is_true, kind in zip(words, truth, kinds, strict=True):
             for name in (kind, "all") if kind else ():
-                is_said = not stems.isdisjoint(content_stems([word]))
-                counts.update({(name, "words"): 1, (name, "said"): is_said})
+                counts[name, "words"] += 1
+                counts[name, "said"] += not stems.isdisjoint(content_stems([word]))
                 counts[name, "true"] += bool(is_true)
     shares: dict[str, dict[str, float | None]] = {}
     for name in (*KINDS, "all"):
         number = counts[name, "words"]
-        shares[name] = {"words": number, "said": None, "true": None}
-        if number:
-            shares[name] |= {share: counts[name, share] / number for share in ("said", "true")}
+        shares[name] = {"words": number}
+        for share in ("said", "true"):
+            shares[name][share] = counts[name, share] / number if number else None
     return shares
 
 
 def _meanings(words: Tokens) -> Iterator[set[str]]:
-    """What each word says, by which it is compared; nothing of function words."""
+    """The meanings by which each word is compared; a function word has none."""
     things = [""] * len(words)
     for first, last, category in _synonyms().mentions(words):
         things[first:last] = [category] * (last - first)
@@ -121,7 +124,7 @@ def chair(
     categories: Sequence[Collection[str]],
     synonyms: Synonyms,
     known: frozenset[str],
-) -> dict[str, Any]:
+) -> Figures:
     """CHAIR (Rohrbach et al. 2018, section 2.1): how often captions name what is not there.
 
     categories: of each image, the annotated ones. In it are these and those that its references
@@ -131,8 +134,8 @@ def chair(
     By name, fractions of one with their counts; a thing counts once a caption:
     CHAIR-i: equation 1, the share of named things that are not there. CHAIR-s: equation 2, the
     share of captions that name such a thing. recall: the share of the things in the photos that
-    captions name. None of no things. most_hallucinated: captions that hallucinate each category.
-    dropped_categories: those of the word list that the annotations lack.
+    captions name. None if there are no things. most_hallucinated: captions that hallucinate each
+    category. dropped_categories: those of the word list that the annotations lack.
     """
 
     def named(words: Tokens) -> frozenset[str]:
@@ -183,22 +186,19 @@ def text_diversity(
     """
     sentences = [tuple(tokens) for tokens in captions]
     count = len(sentences)
-    seen = {}
-    if training is not None:
-        known = set(map(tuple, training))
-        seen["seen_in_training"] = sum(words in known for words in sentences) / count
     distinct = set(sentences)
-    doubled = sum(any(one == other for one, other in pairwise(words)) for words in sentences)
-    repeated = {"doubled_word": doubled / count}
-    left = sentences
-    for n in (2, 3, 4):  # A sentence that repeats three words repeats two.
-        left = [words for words in left if _repeats_phrase(words, n)]
-        repeated[f"repeated_{n}_words"] = len(left) / count
-    return {
+    shares: dict[str, float] = {
         "distinct_captions": len(distinct),
         "distinct_share": len(distinct) / count,
-        **seen,
-        "vocabulary": len(set(chain.from_iterable(distinct))),
-        "mean_length": sum(map(len, sentences)) / count,
-        **repeated,
     }
+    if training is not None:
+        known = set(map(tuple, training))
+        shares["seen_in_training"] = sum(words in known for words in sentences) / count
+    shares["vocabulary"] = len(set(chain.from_iterable(distinct)))
+    shares["mean_length"] = sum(map(len, sentences)) / count
+    doubled = sum(any(one == other for one, other in pairwise(words)) for words in sentences)
+    shares["doubled_word"] = doubled / count
+    for n in (2, 3, 4):
+        repeating = sum(_repeats_phrase(words, n) for words in sentences)
+        shares[f"repeated_{n}_words"] = repeating / count
+    return shares

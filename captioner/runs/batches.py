@@ -1,15 +1,15 @@
-"""Batches of training captions or pairs: drawn, loaded ahead, divided among processes."""
+"""Batches of training captions and of pairs of sentences."""
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from captioner.data.example import Example
@@ -18,7 +18,7 @@ from captioner.data.parallel import SentencePair
 from captioner.evaluation.maps import target_cells
 from captioner.models.caption_losses import CaptioningBatch, PhotoBatch
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.photos import Loader, Rows
+from captioner.runs.photos import Rows
 from captioner.text import TextVocabulary
 from captioner.text.languages import straighten
 from captioner.text.token_batches import (
@@ -28,70 +28,18 @@ from captioner.text.token_batches import (
     collate_pairs,
 )
 from captioner.text.vocabulary import Vocabulary
+from captioner.training.batches import Batches, Place
 from captioner.training.loop import seed_of
 
 _BATCHES_SORTED_TOGETHER = 100  # Leaves little padding, and the order random.
 
 _coco_synonyms = cache(read_synonyms)
 
-Item = TypeVar("Item")
-Batch = TypeVar("Batch")
-
-Place = tuple[int, int]  # An epoch, and the number of a batch in it.
-_Key = tuple[Sequence[int], int, list[Item], Place]  # Parts, their count, examples, place.
-
-
-class DividedBatches(ABC, Generic[Item, Batch]):
-    """Batches that are divided into parts, and loaded ahead (see `Loader`).
-
-    Implements `captioner.training.loop.Batches`.
-    """
-
-    @property
-    @abstractmethod
-    def workers(self) -> int:
-        """The processes that load ahead."""
-
-    @abstractmethod
-    def _plan(self, epoch: int) -> list[list[Item]]:
-        """The examples of each batch of an epoch."""
-
-    @abstractmethod
-    def _part(self, examples: list[Item], part: int, part_count: int, place: Place) -> Batch:
-        """A part of a batch at a place; one without examples is a fully masked dummy."""
-
-    def __len__(self) -> int:
-        return self._length
-
-    @cached_property
-    def _length(self) -> int:
-        return len(self._plan(0))
-
-    def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Batch], None, None]:
-        """See `captioner.training.loop.Batches`."""
-        plan = self._plan(epoch)
-        numbers = range(first, len(plan))
-        keys = ((parts, part_count, plan[number], (epoch, number)) for number in numbers)
-        for loaded in self._loader(keys):
-            yield [self._loaded(part) for part in loaded]
-
-    def _loaded(self, part: Batch) -> Batch:
-        """A part as the loss takes it, in the process that trains."""
-        return part
-
-    @cached_property
-    def _loader(self) -> Loader[_Key[Item], list[Batch]]:
-        return Loader(self._load, self.workers)
-
-    def _load(self, key: _Key[Item]) -> list[Batch]:
-        parts, part_count, examples, place = key
-        return [self._part(examples, part, part_count, place) for part in parts]
+Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True, eq=False)
-class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
+class CaptionBatches(Batches[tuple[int, int], CaptioningBatch]):
     """Batches of captions of similar length, or of the same photos.
 
     examples: the photos, by row. photos: the rows to train on. instances: the objects of
@@ -114,7 +62,7 @@ class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
         """Processes that read the rows."""
         return self.rows.workers
 
-    def _plan(self, epoch: int) -> list[list[tuple[int, int]]]:
+    def plan(self, epoch: int) -> list[list[tuple[int, int]]]:
         counts = [(row, len(self.examples[row].words)) for row in self.photos]
         captions = [(row, number) for row, count in counts for number in range(count)]
         if self.recipe.objective.self_critical is not None:
@@ -126,7 +74,7 @@ class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
         # one length would hold similar photos, which biases batch normalisation.
         lengths = None
         if not self.recipe.photos_in_step:
-            lengths = [len(self._words(row, number)) for row, number in captions]
+            lengths = [len(self._words(*caption)) for caption in captions]
         rows = [row for row, _ in captions]
         batches = batches_by_photo(rows, settings.batch_size, generator, lengths)
         return [[captions[index] for index in batch] for batch in batches]
@@ -134,11 +82,11 @@ class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
     def _words(self, row: int, number: int) -> list[str]:
         return self.examples[row].words[number][: self.recipe.data.maximum_length]
 
-    def _loaded(self, part: CaptioningBatch) -> CaptioningBatch:
+    def finish(self, part: CaptioningBatch) -> CaptioningBatch:
         """A part with annotation vectors or, if the encoder is trained, normalised photos."""
         return part._replace(source=self.rows.encode(part.source, self.recipe.encoder.train))
 
-    def _part(
+    def part(
         self, examples: list[tuple[int, int]], part: int, part_count: int, place: Place
     ) -> CaptioningBatch:
         settings = self.recipe.training
@@ -151,10 +99,7 @@ class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
         chosen = [index for index, turn in enumerate(turns) if turn % part_count == part]
         share = len(chosen) / len(examples)
         chosen = chosen or [0]
-        captions = []
-        for index in chosen:
-            row, number_in_photo = examples[index]
-            captions.append(self.vocabulary.encode(self._words(row, number_in_photo)))
+        captions = [self.vocabulary.encode(self._words(*examples[index])) for index in chosen]
         inputs, targets, mask = collate_captions(captions)  # (B, T)
         # One generator a batch, so that a resumed epoch draws the same numbers.
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch, number))
@@ -188,23 +133,22 @@ class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
         return torch.from_numpy(places)
 
     @cached_property
-    def _coverages(self) -> Callable[[int, str], np.ndarray[Any, Any] | float]:
+    def _coverages(self) -> Callable[[int, str], NDArray[np.float32] | float]:
         return cache(self._coverage)  # 1 KB each, about 0.3 GB for COCO with L = 196.
 
-    def _coverage(self, row: int, category: str) -> np.ndarray[Any, Any] | float:
+    def _coverage(self, row: int, category: str) -> NDArray[np.float32] | float:
         """The share (L,) of each place inside a category's objects in a photo; 0 if it has none."""
         assert self.instances is not None
         photo = self.examples[row].image_id
-        target = self.instances.target(photo, category) if photo in self.instances else None
-        if target is None:
-            return 0.0
-        region = self.recipe.preprocessing.region(*target.size)
-        cells = target_cells(target, target.size, region, self.map_shape)
-        return 0.0 if cells is None else cells.coverage.ravel().astype(np.float32)  # (L,)
+        if photo in self.instances and (target := self.instances.target(photo, category)):
+            region = self.recipe.preprocessing.region(*target.size)
+            if cells := target_cells(target, target.size, region, self.map_shape):
+                return cells.coverage.ravel().astype(np.float32)  # (L,)
+        return 0.0
 
 
 @dataclass(frozen=True, eq=False)
-class TranslationBatches(DividedBatches[PairExample, TranslationBatch]):
+class TranslationBatches(Batches[PairExample, TranslationBatch]):
     """Batches of pairs of similar length.
 
     tokens: of a batch, padding included, on the longer side of its pairs. seed: of the order.
@@ -217,13 +161,13 @@ class TranslationBatches(DividedBatches[PairExample, TranslationBatch]):
     seed: int = 0
     workers: int = 0
 
-    def _plan(self, epoch: int) -> list[list[PairExample]]:
+    def plan(self, epoch: int) -> list[list[PairExample]]:
         generator = torch.Generator().manual_seed(seed_of(self.seed, epoch))
         lengths = [max(map(len, sides)) + 1 for sides in self.examples]  # With start or end.
         batches = batches_by_tokens(lengths, self.tokens, generator)
         return [[self.examples[index] for index in batch] for batch in batches]
 
-    def _part(
+    def part(
         self, examples: list[PairExample], part: int, part_count: int, _: Place
     ) -> TranslationBatch:
         chosen = examples[part::part_count]  # Lengths are spread evenly.
@@ -291,10 +235,10 @@ def batches_by_tokens(
     return _shuffled(batches, generator)
 
 
-def _shuffled(items: Sequence[Item], generator: torch.Generator) -> list[Item]:
+def _shuffled(items: Sequence[Thing], generator: torch.Generator) -> list[Thing]:
     return [items[place] for place in torch.randperm(len(items), generator=generator).tolist()]
 
 
-def chunks(items: list[Item], size: int) -> list[list[Item]]:
+def chunks(items: list[Thing], size: int) -> list[list[Thing]]:
     """Cut into lists of `size` items; the last may have fewer."""
     return [items[start : start + size] for start in range(0, len(items), size)]

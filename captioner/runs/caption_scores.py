@@ -29,8 +29,7 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
 
     `exact match` is the share of captions that equal one of their references word for word.
     """
-    references = [example.captions for example in examples]
-    metrics = evaluate_captions(list(captions), references).to_dict()
+    metrics = evaluate_captions(captions, [example.captions for example in examples]).to_dict()
     scores = {name: metrics[name] for name in (*SCORES[:-1], "brevity_penalty")}
     # As the words stand, and as the text reads: "a man 's hat" and "a man's hat".
     exact = [
@@ -41,13 +40,13 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
     return scores
 
 
-Reward = Callable[[int, Sequence[int]], float]
+WordReward = Callable[[int, Sequence[int]], float]
 """The reward of a caption, as word indices, of the photo of a row."""
 
 
 @dataclass
 class CaptionReward:
-    """CIDEr-D, and true content words and fluency where they have a weight; a `Reward`.
+    """CIDEr-D, and true content words and fluency where they have a weight.
 
     The end counts as a word of CIDEr-D, so that it matters whether a caption was finished.
     references: tokenised, of each photo, also words outside the vocabulary. texts: a file of
@@ -63,7 +62,7 @@ class CaptionReward:
         end = self.vocabulary.words[Vocabulary.end]
         self._truth = [[[*words, end] for words in captions] for captions in self.references]
         self._frequency = DocumentFrequency.from_references(self._truth)
-        self._weighed: list[tuple[float, Reward]] = []
+        self._weighed: list[tuple[float, WordReward]] = []
         if (weight := self.config.content_words_weight) > 0:
             self._weighed.append((weight, content_words_reward(self.references, self.vocabulary)))
         if (weight := self.config.fluency_weight) > 0:
@@ -85,7 +84,7 @@ class CaptionReward:
 
 def content_words_reward(
     references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary
-) -> Reward:
+) -> WordReward:
     """The content stems of a caption that a reference has, less those that none has."""
     stem_of = [content_stems([word]) if word in vocabulary else [] for word in vocabulary.words]
     known = [{s for words in captions for s in content_stems(words)} for captions in references]
@@ -97,7 +96,7 @@ def content_words_reward(
     return reward
 
 
-def fluency_reward(people: PeoplesNgrams, vocabulary: Vocabulary) -> Reward:
+def fluency_reward(people: PeoplesNgrams, vocabulary: Vocabulary) -> WordReward:
     """Minus the share of a caption's bigrams and trigrams that nobody wrote.
 
     An article before a plural or a mass noun counts as two of them.

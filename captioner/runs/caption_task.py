@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -18,25 +17,22 @@ from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
-from captioner.files import read_text, write_json, write_text
-from captioner.model_folders import MODEL, SCORES_FILE, ModelFolder
-from captioner.models.caption_losses import CaptioningLoss, ObjectiveConfig
+from captioner.files import read_text, write_text
+from captioner.model_folders import MODEL, ModelFolder
+from captioner.models.caption_losses import CaptioningLoss
 from captioner.models.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.module_weights import make_trainable
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, chunks
-from captioner.runs.caption_scores import (
-    RESULTS,
-    CaptionReward,
-    scores_of,
-)
-from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
+from captioner.runs.caption_scores import RESULTS, CaptionReward, scores_of
+from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import encoder_of, feature_stores
 from captioner.runs.photos import PixelRows, StoredRows, read_training
 from captioner.runs.start_model import WORDS, Start
-from captioner.training.distributed import Engine
+from captioner.training.distributed import Processes
 from captioner.training.loop import Validated
+from captioner.training.optimizer import ParameterGroups
 from captioner.vision.encoder_families import RANDOM
 
 DATA_DIGEST = "data.sha256"  # In a run's folder.
@@ -63,38 +59,42 @@ class CaptionTask:
         """The captioner of the networks."""
         return Captioner(self.networks, self.recipe.search)
 
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
+    def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
         """Compute annotation vectors and make the batches.
 
         Drops photos that could not be read; with photos in the step such a photo ends the run.
         """
         recipe = self.recipe
-        networks = self.networks.to(engine.device)
+        networks = self.networks.to(processes.device)
         instances = None
-        if recipe.data.instances is not None:
-            with engine.fail_together():
+        with processes.fail_together():
+            if recipe.data.instances is not None:
                 instances = CocoInstances([recipe.data.instances])
                 instances.known_categories(read_synonyms())  # Refuses one without synonyms.
-        self.loss.to(engine.device)
-        if engine.is_main:
+        self.loss.to(processes.device)
+        if processes.is_main:
             networks.vocabulary.save(folder / WORDS)
             self._compare_data(folder / DATA_DIGEST, resumed)
-        workers = loading_workers(engine.device, engine.local_world_size)
+        workers = loading_workers(processes.device, processes.local_world_size)
         train_rows: StoredRows | PixelRows
+        self.rows: StoredRows | PixelRows
         if recipe.photos_in_step:
-            train_rows = self._pixel_rows(self.train, workers)
-            self.rows: StoredRows | PixelRows = self._pixel_rows(self.validation, workers)
+            precision = "float32" if recipe.encoder.train else recipe.features.precision
+            encoder, augmentation = networks.encoder, recipe.augmentation
+            given = self.train, recipe.preprocessing, encoder, augmentation, precision, workers
+            train_rows = PixelRows(*given)
+            self.rows = replace(train_rows, examples=self.validation)
         else:
             splits = {"train": self.train, "validation": self.validation}
-            stores = feature_stores(recipe, networks.encoder, splits, engine, folder)
+            stores = feature_stores(recipe, networks.encoder, splits, processes, folder)
             workers = min(2, workers)  # Stored rows need no more.
-            dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
+            dtype = torch.float16 if processes.device.type == "cuda" else torch.float32
             train_rows = StoredRows(stores["train"], dtype, workers)
             self.rows = StoredRows(stores["validation"], workers=workers)
         photos = train_rows.readable
         self.order = self.rows.readable
         self.validation = [self.validation[row] for row in self.order]
-        with engine.fail_together(), torch.no_grad():
+        with processes.fail_together(), torch.no_grad():
             if not photos or len(self.validation) < 2:
                 raise UserError(
                     f"{counted(len(photos), 'photo')} to train on and {len(self.validation)} to "
@@ -102,14 +102,9 @@ class CaptionTask:
                 )
             if recipe.start_from is None and not resumed:
                 self._fit_standardisation(train_rows, photos)
+        words, map_shape = networks.vocabulary, networks.map_shape
         self.batches = CaptionBatches(
-            examples=self.train,
-            photos=photos,
-            vocabulary=networks.vocabulary,
-            rows=train_rows,
-            recipe=recipe,
-            instances=instances,
-            map_shape=networks.map_shape,
+            self.train, photos, words, train_rows, recipe, instances, map_shape
         )
 
     def _compare_data(self, path: Path, resumed: bool) -> None:
@@ -122,17 +117,6 @@ class CaptionTask:
             advice = f"to begin anew, --start-from {path.parent} with another --out"
             print(f"the captions have changed since this run began: {advice}", flush=True)
 
-    def _pixel_rows(self, examples: list[Example], workers: int) -> PixelRows:
-        recipe = self.recipe
-        return PixelRows(
-            examples=examples,
-            preprocessing=recipe.preprocessing,
-            encoder=self.networks.encoder,
-            augmentation=recipe.augmentation,
-            precision="float32" if recipe.encoder.train else recipe.features.precision,
-            workers=workers,
-        )
-
     def _fit_standardisation(self, rows: StoredRows | PixelRows, photos: list[int]) -> None:
         """Measure the mean and deviation of the annotation vectors on some of the photos."""
         standardisation = self.networks.decoder.standardisation
@@ -143,7 +127,7 @@ class CaptionTask:
             standardisation.fit(replace(rows, workers=0).annotations(chunks(few, 32)))
 
     @property
-    def parameter_groups(self) -> list[dict[str, Any]]:
+    def parameter_groups(self) -> ParameterGroups:
         """Groups of the optimiser: the decoder and, if trained, the encoder."""
         settings = self.recipe.training
         groups = [{"params": self.loss.decoder.parameters(), "lr": settings.learning_rate}]
@@ -162,18 +146,18 @@ class CaptionTask:
         scores = scores_of(captions, self.validation)
         return Validated(scores, captions, record=scores)
 
-    def save(self, folder: Path, validated: Validated, epoch: int) -> None:
-        """Save the captioner with its scores, and the captions in COCO's result format."""
+    def save(self, folder: Path, captions: Sequence[str]) -> None:
+        """Save the captioner, and the captions in COCO's result format."""
         save_model(self.captioner, folder / MODEL)
-        write_json(folder / MODEL / SCORES_FILE, validated.record)
         names = [example.image_id for example in self.validation]
-        captions = dict(zip(names, validated.texts, strict=True))
-        write_results(folder / RESULTS, captions)
+        write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
 
     def remarks(self, folder: Path) -> list[str]:
         """A sentence on what the best model lacks."""
-        confidence = captioner_config(ModelFolder(folder / MODEL)).confidence
-        if self.recipe.data.format == "shapes" or confidence:
+        if (
+            self.recipe.data.format == "shapes"
+            or captioner_config(ModelFolder(folder / MODEL)).confidence
+        ):
             return []
         return ["it has no confidence yet; captioner calibrate fits one"]
 
@@ -195,35 +179,27 @@ def make_caption_task(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> 
     decoder = make_trainable(make, "this decoder")
     networks = TorchCaptions(encoder, decoder, vocabulary, recipe.preprocessing)
     start.fill(networks, photos.captions, with_encoder=recipe.encoder.train)
-    loss = make_loss(networks, recipe.encoder, recipe.objective, photos.train, recipe.data.texts)
+    loss = make_loss(networks, recipe, photos.train)
     return CaptionTask(recipe, photos.train, photos.validation, networks, loss, sentences)
 
 
 def make_loss(
-    networks: TorchCaptions,
-    encoder: EncoderRecipe,
-    objective: ObjectiveConfig,
-    train: list[Example],
-    texts: Path | None,
+    networks: TorchCaptions, recipe: CaptioningRecipe, train: list[Example]
 ) -> CaptioningLoss:
     """The loss of an objective; the first stages of a trained encoder are frozen.
 
-    train, texts: photos and a file, whose captions a reward compares with.
+    train: photos whose captions a reward compares with.
     """
-    decoder = networks.decoder
-    trained = None
-    if encoder.train:
-        trained = networks.encoder
-        # Batch normalisation that was trained stays as it is.
-        trained.freeze(encoder.train_from - 1, encoder.weights != RANDOM)
+    decoder, objective = networks.decoder, recipe.objective
+    trained = networks.encoder if recipe.encoder.train else None
+    if trained is not None:  # Batch normalisation that was trained stays as it is.
+        trained.freeze(recipe.encoder.train_from - 1, recipe.encoder.weights != RANDOM)
     if isinstance(decoder, ShowAttendTellDecoder) and decoder.config.selection == "hard":
         return HardAttentionLoss(decoder, objective, trained)
     if objective.self_critical is None:
         return CaptioningLoss(decoder, objective, trained)
+    references = [example.words for example in train]
     reward = CaptionReward(
-        references=[example.words for example in train],
-        vocabulary=networks.vocabulary,
-        config=objective.self_critical,
-        texts=texts,
+        references, networks.vocabulary, objective.self_critical, recipe.data.texts
     )
     return SelfCriticalLoss(decoder, objective, reward, trained)

@@ -1,7 +1,7 @@
 """The fields of a captioner's training config."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 from typing_extensions import Self
@@ -11,8 +11,8 @@ from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.models.caption_config import CaptionDecoderConfig, DecoderConfig, decoder_config
 from captioner.models.caption_losses import ObjectiveConfig
-from captioner.schema import COUNT, Config, Count, FilePath, Length, NameOrPath, Seed, Size
-from captioner.training.config import TrainingConfig
+from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Seed, Size
+from captioner.training.config import Section, TrainingConfig
 from captioner.vision.encoder_config import EncoderConfig, encoder_config, family_of
 from captioner.vision.preprocessing import Augmentation, Preprocessing
 
@@ -20,46 +20,39 @@ Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "e
 SCORES: tuple[str, ...] = get_args(Score)
 
 
-class ShapesData(Config):
+class ShapesData(Section):
     """The generated set."""
 
     train: int = Field(8000, ge=1, le=10_000_000, description="pictures to train on")
-    validation: int = Field(
-        500, ge=2, le=1_000_000, description="to validate on; CIDEr-D needs two"
-    )
+    validation: int = Field(500, ge=2, le=1_000_000)
+    """to validate on; CIDEr-D needs two"""
     seed: Seed = Field(0, description="of the pictures")
     pictures: ShapesConfig = Field(default_factory=ShapesConfig)
 
 
-class DataConfig(Config):
+class DataConfig(Section):
     """Training and validation data. Paths start from the working folder."""
 
-    format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
-        description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
-        "also of Flickr30k), table (CSV, TSV, JSON lines, JSON or Parquet, a row a caption; shards "
-        "in .tar; or a folder of photos with texts, metadata.jsonl or descriptions), or shapes "
-        "(generated, no files); validation photos are drawn where there are no splits"
-    )
+    format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"]
+    """coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, also of
+    Flickr30k), table (CSV, TSV, JSON lines, JSON or Parquet, a row a caption; shards in .tar; or a
+    folder of photos with texts, metadata.jsonl or descriptions), or shapes (generated, no files);
+    validation photos are drawn where there are no splits"""
     annotations: FilePath | None = Field(None, description="the captions")
     images: FilePath | None = Field(None, description="folder of photos; default: the captions'")
     train: str | None = Field("train", description="training split, as the format names it")
     validation: str | None = Field("val", description="validation split, as the format names it")
-    validation_annotations: FilePath | None = Field(
-        None, description="the validation captions, if they are in another file"
-    )
-    on_problem: Literal["refuse", "skip"] = Field(
-        "refuse", description="refuse to start when a record is bad, or skip and report it"
-    )
-    captions_by_captioner: bool = Field(
-        False, description="learn from captions in a folder that captioner wrote, too"
-    )
-    texts: FilePath | None = Field(
-        None, description="captions, one a line, .gz or not, for self_critical.fluency_weight"
-    )
+    validation_annotations: FilePath | None = None
+    """the validation captions, if they are in another file"""
+    on_problem: Literal["refuse", "skip"] = "refuse"
+    """refuse to start when a record is bad, or skip and report it"""
+    captions_by_captioner: bool = False
+    """learn from captions in a folder that captioner wrote, too"""
+    texts: FilePath | None = None
+    """captions, one a line, .gz or not, for self_critical.fluency_weight"""
     maximum_length: Length = Field(50, description="words; longer training captions are cut")
-    instances: FilePath | None = Field(
-        None, description="COCO's boxes and segments of training photos, for objective.grounding"
-    )
+    instances: FilePath | None = None
+    """COCO's boxes and segments of training photos, for objective.grounding"""
     shapes: ShapesData = Field(default_factory=ShapesData)
 
     @model_validator(mode="after")
@@ -69,7 +62,7 @@ class DataConfig(Config):
         return self
 
 
-class EncoderRecipe(Config):
+class EncoderRecipe(Section):
     """Which encoder reads the photos; its family has more fields.
 
     Without `train`, annotation vectors are computed once and stored, unless `features.store` is
@@ -80,26 +73,19 @@ class EncoderRecipe(Config):
     model_config = ConfigDict(extra="allow")  # The family's fields, validated by `_validate`.
 
     name: str = Field("vgg19", description="name of the encoder; chooses its family")
-    weights: NameOrPath = Field(
-        "imagenet",
-        description="pretrained (the library's, downloaded on first use; imagenet is the same), "
-        "random, a file, or a model, whose encoder and preprocessing fill the fields left out",
-    )
-    digest: str | None = Field(
-        None, min_length=64, max_length=64, description="of the weights, as training prints it"
-    )
+    weights: NameOrPath = "imagenet"
+    """pretrained (the library's, downloaded on first use; imagenet is the same), random, a file, or
+    a model, whose encoder and preprocessing fill the fields left out"""
+    digest: str | None = Field(None, min_length=64, max_length=64)
+    """of the weights, as training prints it"""
     train: bool = Field(False, description="train it along with the decoder")
-    train_from: int = Field(
-        1,
-        ge=1,
-        le=1_000,
-        description="first trained stage; a VGG has five blocks of convolutions, other networks "
-        "ten groups of layers",
-    )
+    train_from: int = Field(1, ge=1, le=1_000)
+    """first trained stage; a VGG has five blocks of convolutions, other networks ten groups of
+    layers"""
 
     @model_validator(mode="before")
     @classmethod
-    def _validate(cls, values: Any) -> Any:
+    def _validate(cls, values: object) -> object:
         if not isinstance(values, Mapping):
             return values
         ours = set(cls.model_fields) - {"name"}
@@ -124,27 +110,22 @@ class EncoderRecipe(Config):
         return family_of(self.name).config(name=self.name, **(self.model_extra or {}))
 
 
-class FeaturesConfig(Config):
+class FeaturesConfig(Section):
     """The feature store, which holds the annotation vectors of every photo in float16."""
 
-    store: bool = Field(
-        True,
-        description="compute annotation vectors once, before training; otherwise every batch "
-        "reads its photos: no disk, but slower, and an unreadable photo ends the run",
-    )
-    folder: FilePath | None = Field(
-        None, description="of the store, which runs may share; by default in the run's folder"
-    )
-    mirror: bool = Field(
-        False, description="store every training photo mirrored too, and train on either at random"
-    )
+    store: bool = True
+    """compute annotation vectors once, before training; otherwise every batch reads its photos: no
+    disk, but slower, and an unreadable photo ends the run"""
+    folder: FilePath | None = None
+    """of the store, which runs may share; by default in the run's folder"""
+    mirror: bool = False
+    """store every training photo mirrored too, and train on either at random"""
     batch_size: Size = Field(32, description="photos encoded at a time")
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="of the encoder's products; bfloat16 is autocast"
-    )
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """of the encoder's products; bfloat16 is autocast"""
 
 
-class ValidationConfig(Config):
+class ValidationConfig(Section):
     """Validation on generated captions, with the search of `search`."""
 
     score: Score = Field("CIDEr-D", description="decides which epoch is kept")
@@ -152,18 +133,16 @@ class ValidationConfig(Config):
     batch_size: Size = Field(50, description="photos at a time")
 
 
-class CaptioningRecipe(Config):
+class CaptioningRecipe(Section):
     """A whole captioning run."""
 
     data: DataConfig
     minimum_count: Count = Field(5, description="occurrences of a word that enters the vocabulary")
-    start_from: NameOrPath | None = Field(
-        None,
-        description="packaged model, hf://user/name, or folder of a model or a run: its weights "
-        "and vocabulary are the first ones. New words are added; fields of encoder, decoder, "
-        "preprocessing and search that are left out come from the model, and sizes, and an encoder "
-        "that is not trained, must be its own",
-    )
+    start_from: NameOrPath | None = None
+    """packaged model, hf://user/name, or folder of a model or a run: its weights and vocabulary are
+    the first ones. New words are added; fields of encoder, decoder, preprocessing and search that
+    are left out come from the model, and sizes, and an encoder that is not trained, must be its
+    own"""
     preprocessing: Preprocessing = Field(default_factory=Preprocessing)
     augmentation: Augmentation = Field(default_factory=Augmentation)
     encoder: EncoderRecipe = Field(default_factory=EncoderRecipe)

@@ -17,13 +17,13 @@ from captioner.errors import UserError, counted
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
-from captioner.runs.photos import Loader, read_training
+from captioner.runs.photos import read_training
 from captioner.schema import to_mapping
-from captioner.training.distributed import Engine
+from captioner.training.batches import Loader
+from captioner.training.distributed import Processes
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
-from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.shards import source_status
 
 
@@ -40,7 +40,7 @@ def feature_stores(
     recipe: CaptioningRecipe,
     encoder: Encoder,
     splits: Mapping[str, Sequence[Example]],
-    engine: Engine,
+    processes: Processes,
     run: Path = Path(),
 ) -> dict[str, FeatureStore]:
     """The finished store of each split; each process computes its share of the missing rows."""
@@ -56,18 +56,18 @@ def feature_stores(
         digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
         folder = run / "features" / f"{prefix}-{digest}"
     encoder = encoder.for_inference(getattr(torch, recipe.features.precision))
-    with engine.fail_together():
+    with processes.fail_together():
         for name, record in records.items():
-            with StoreWriter(folder / name, record, engine.rank, engine.world_size) as writer:
-                _fill(writer, name, recipe, encoder, splits[name], engine)
-    with engine.fail_together():
+            with StoreWriter(folder / name, record, processes.rank, processes.world_size) as writer:
+                _fill(writer, name, recipe, encoder, splits[name], processes)
+    with processes.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
-        for name, store in stores.items():
-            if not store.unreadable:
+        for store in stores.values():
+            names = store.record.images
+            photos = {row % len(names) for row in store.unreadable}
+            if not photos:
                 continue
-            examples = splits[name]
-            photos = {row % len(examples) for row in store.unreadable}
-            first = f"{examples[min(photos)].name} the first"
+            first = f"{names[min(photos)]} the first"
             if recipe.data.on_problem == "refuse":
                 advice = "set data.on_problem to skip, or delete it"
                 raise UserError(f"feature store {store.folder} lacks photos, {first}; {advice}")
@@ -80,12 +80,10 @@ def _record(
 ) -> StoreRecord:
     size = recipe.preprocessing.size
     height, width = encoder.map_shape(size, size)
+    of_encoder = encoder.config.model_dump(mode="json", exclude={"rank"})  # The weights tell it.
+    of_encoder |= {"weights": encoder.digest(), "precision": recipe.features.precision}
     return StoreRecord(
-        encoder={
-            **encoder.config.model_dump(mode="json", exclude={"rank"}),  # The weights tell it.
-            "weights": encoder.digest(),
-            "precision": recipe.features.precision,
-        },
+        encoder=of_encoder,
         preprocessing=to_mapping(recipe.preprocessing),
         images=[example.name for example in examples],
         shape=(height * width, encoder.annotation_size),
@@ -99,24 +97,22 @@ def _fill(
     recipe: CaptioningRecipe,
     encoder: Encoder,
     examples: Sequence[Example],
-    engine: Engine,
+    processes: Processes,
 ) -> None:
     """Compute this process's share of the rows that a split's store lacks."""
-    changed = writer.forget_changed([*map(_state, examples)])
-    if changed:  # In one process alone.
+    changed = writer.forget_changed([*map(_state, examples)])  # In one process alone.
+    if changed:
         count = counted(len(changed), "photo")
         print(f"encoded again: {count} that changed, {changed[0]} the first")
-    batches = writer.missing(recipe.features.batch_size)
-    if not batches:
+    if not (batches := writer.missing(recipe.features.batch_size)):
         return
-    workers = loading_workers(engine.device, engine.local_world_size)
-    is_refused = recipe.data.on_problem == "refuse"
-    load = Loader(partial(_load_for_store, recipe.preprocessing, examples, is_refused), workers)
+    workers = loading_workers(processes.device, processes.local_world_size)
+    load = Loader(partial(_load_for_store, recipe, examples), workers)
     total = sum(map(len, batches))
-    bar = progress_bar(f"features, {name}", total, "images", 0, engine.is_main)
+    bar = progress_bar(f"features, {name}", total, "images", 0, processes.is_main)
     with bar as progress, closing(load(batches)) as loaded:
         for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
-            pixels = pixels.to(engine.device, non_blocking=True)
+            pixels = pixels.to(processes.device, non_blocking=True)
             vectors = encoder.encode(recipe.preprocessing.normalise(pixels))
             writer.write(rows, vectors, unreadable)
             progress.update(len(rows))
@@ -129,45 +125,45 @@ def _state(example: Example) -> tuple[int, ...]:
 
 
 def _load_for_store(
-    preprocessing: Preprocessing, examples: Sequence[Example], is_refused: bool, rows: Sequence[int]
+    recipe: CaptioningRecipe, examples: Sequence[Example], rows: Sequence[int]
 ) -> tuple[Tensor, list[int]]:
     """Photos (B, 3, size, size), uint8, and the rows of unreadable ones, which are black.
 
-    The photos of rows from N on are mirrored. is_refused: whether unreadable ones are refused.
+    The photos of rows from N on are mirrored.
     """
+    preprocessing = recipe.preprocessing
     photos = []
     reasons = {}
     for row in rows:
-        photo = Image.new("RGB", (1, 1))
         try:
             photo = preprocessing.load(examples[row % len(examples)].path)
         except UserError as error:
-            reasons[row] = str(error)
+            photo, reasons[row] = Image.new("RGB", (1, 1)), str(error)
         pixels = preprocessing.pixels(photo)  # (3, size, size)
         photos.append(pixels[..., ::-1] if row >= len(examples) else pixels)
-    if reasons and is_refused:
+    if reasons and recipe.data.on_problem == "refuse":
         advice = "--set data.on_problem=skip leaves such photos out"
         raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
     return torch.from_numpy(np.stack(photos)), list(reasons)
 
 
 def extract_features(
-    recipe: CaptioningRecipe, engine: Engine, encoder: Encoder | None = None
+    recipe: CaptioningRecipe, processes: Processes, encoder: Encoder | None = None
 ) -> dict[str, FeatureStore]:
     """Fill the stores in `features.folder`; prints what is left out, and counts.
 
     encoder: in place of the recipe's.
     """
-    with engine.fail_together():
+    with processes.fail_together():
         if recipe.photos_in_step or recipe.features.folder is None:
             needed = "whose features.store is true and encoder.train false"
             raise UserError(f"no folder for features: give --out, or a config {needed}")
         train, validation, problems = read_training(recipe.data, recipe.validation.images)
         print("".join(f"{sentence}\n" for sentence in problems), end="")
         torch.manual_seed(recipe.training.seed)  # As in training.
-        encoder = (encoder or encoder_of(recipe.encoder)).to(engine.device)
+        encoder = (encoder or encoder_of(recipe.encoder)).to(processes.device)
     splits = {"train": train, "validation": validation}
-    stores = feature_stores(recipe, encoder, splits, engine)
+    stores = feature_stores(recipe, encoder, splits, processes)
     for name, store in stores.items():
         count = store.record.rows - len(store.unreadable)
         print(f"{name}: {counted(count, 'image')} in {store.folder}")

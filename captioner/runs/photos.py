@@ -1,17 +1,15 @@
 """The photos of a run: read with their captions, then by row, as vectors or as pixels."""
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
 
 from captioner.data.example import IN_TRAINING, Example, Problems
 from captioner.data.readers import read_splits
@@ -20,6 +18,7 @@ from captioner.devices import autocast
 from captioner.errors import UserError, counted
 from captioner.files import real_path
 from captioner.runs.captioning_recipe import DataConfig
+from captioner.training.batches import Loader
 from captioner.vision.encoder import Encoder
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.preprocessing import Augmentation, Preprocessing
@@ -74,9 +73,8 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
         examples_of_splits += read_splits(data.format, file, data.images, splits, problems)
         sentences += problems.sentences
     train, validation = examples_of_splits
-    places = {_place(example) for example in validation}
-    shared = sorted(example.name for example in train if _place(example) in places)
-    if shared:
+    places = set(map(_place, validation))
+    if shared := sorted(example.name for example in train if _place(example) in places):
         raise UserError(
             f"the training and the validation split share {counted(len(shared), 'photo')}, "
             f"{shared[0]!r} among them; give the validation photos as another split "
@@ -91,61 +89,7 @@ def _place(example: Example) -> object:
     return real_path(path) if isinstance(path, Path) else path
 
 
-Key = TypeVar("Key")
-Item = TypeVar("Item")
-
-
-class Loader(Generic[Key, Item]):
-    """Loads items ahead, in processes that wait for the next epoch: forked once.
-
-    load: depends on the key alone, since it runs in any process.
-    workers: processes that load an item ahead each, into pinned memory if there is a GPU; 0, and on
-        Windows, which cannot fork: load in this process. Eight with 32 photos of 224 pixels each
-        share 39 MB, of the 64 MB that Docker gives.
-    """
-
-    def __init__(self, load: Callable[[Key], Item], workers: int = 0) -> None:
-        workers = workers if hasattr(os, "fork") else 0
-        self._keys = _Keys()
-        self._loader = DataLoader(
-            _Items(load),
-            batch_size=None,
-            sampler=self._keys,
-            num_workers=workers,
-            multiprocessing_context="fork" if workers else None,
-            prefetch_factor=1 if workers else None,
-            persistent_workers=workers > 0,
-            pin_memory=workers > 0 and torch.cuda.is_available(),
-            generator=torch.Generator(),  # The default is the global one, dropout's.
-        )
-
-    def __call__(self, keys: Iterable[Key]) -> Generator[Item, None, None]:
-        """The items of the keys, in order; one call at a time."""
-        self._keys.next = keys
-        for item in self._loader:
-            if isinstance(item, UserError):
-                raise item
-            yield item
-
-
-class _Keys(Sampler[Any]):
-    """The keys of the next epoch; a persistent loader iterates over them again."""
-
-    next: Iterable[Any] = ()
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.next)
-
-
-class _Items(Dataset[Any]):
-    def __init__(self, load: Callable[[Any], Any]) -> None:
-        self._load = load
-
-    def __getitem__(self, key: Any) -> Any:
-        try:
-            return self._load(key)
-        except UserError as error:  # Raised here, it would carry the worker's traceback.
-            return error
+Part = slice | list[int]  # Of rows.
 
 
 class Rows(ABC):
@@ -160,7 +104,7 @@ class Rows(ABC):
 
     @abstractmethod
     def read(
-        self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
+        self, rows: Tensor, part: Part = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """The sources of a part of the rows (B,), slice or indices, for a batch's `source`.
 
@@ -197,7 +141,7 @@ class StoredRows(Rows):
         return [row for row in range(len(self.store.record.images)) if row not in unreadable]
 
     def read(
-        self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
+        self, rows: Tensor, part: Part = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, None]:
         """Annotation vectors (B, L, D), and None. generator: mirrors photos."""
         if self.store.record.mirrored and generator is not None:
@@ -226,14 +170,13 @@ class PixelRows(Rows):
         return list(range(len(self.examples)))
 
     def read(
-        self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
+        self, rows: Tensor, part: Part = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Photos (P, 3, size, size), uint8, each read once. generator: augments them."""
         chosen, photos = torch.unique(rows[part], return_inverse=True)  # (P,), (B,)
         if len(chosen) == len(photos):
-            chosen = rows[part]
-            photos = None
-        pixels: list[np.ndarray[Any, Any]] = []
+            chosen, photos = rows[part], None
+        pixels = []
         is_changed = generator is not None and self.augmentation != Augmentation()
         seed = int(torch.randint(2**62, (), generator=generator)) if is_changed else 0
         for row in chosen.tolist():

@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,7 @@ from captioner.schema import from_mapping, to_mapping
 from captioner.vision.encoder_config import family_of
 from captioner.vision.encoder_families import make_encoder
 
-FINE_TUNING: dict[str, Any] = {
-    "start_from": "default",  # Its sizes, words, encoder, preprocessing and search are the run's.
-    "minimum_count": 3,  # of a new word
-    "objective": {"doubly_stochastic": 0.0, "label_smoothing": 0.1},  # the packaged model's
-    "training": {
-        "epochs": 20,  # at most; few photos need more, many stop early
-        "batch_size": 8,  # A few hundred captions are then enough steps to learn new words.
-        "learning_rate": 2e-4,
-        "schedule": "cosine",
-        "patience": 5,
-    },
-}
+FINE_TUNING = Path(__file__).with_name("fine_tuning.yaml")
 """Adapts a model to photos and captions."""
 
 
@@ -44,17 +32,19 @@ def read_any_recipe(
     path: also photos and captions, for `FINE_TUNING`. changes: see `read_recipe`.
     """
     if (format := format_of(Path(path))) is not None:
-        mapping = deepcopy(FINE_TUNING) | {"data": {"format": format, "annotations": str(path)}}
+        mapping = read_mapping(FINE_TUNING)
+        mapping["data"] = {"format": format, "annotations": str(path)}
         return captioning_recipe(with_changes(mapping, changes), f"data {path}")
     unknown = f"{path} is neither a config (.yaml, .yml, .json) nor captions: these are {KNOWN}"
-    if Path(path).suffix.lower() not in (".yaml", ".yml", ".json", ""):
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".yaml", ".yml", ".json", ""):
         raise UserError(unknown)
     mapping = read_mapping(path, changes)
     where = f"config {path}"
-    is_json = Path(path).suffix.lower() == ".json" and isinstance(mapping, dict)
-    if is_json and not mapping.keys() & {*CaptioningRecipe.model_fields, "task"}:
+    fields = mapping if isinstance(mapping, dict) else {"task": None}
+    if suffix == ".json" and not fields.keys() & {*CaptioningRecipe.model_fields, "task"}:
         raise UserError(unknown)
-    task = mapping.get("task") if isinstance(mapping, dict) else None
+    task = fields.get("task")
     if task == TASK:
         return from_mapping(TranslationRecipe, mapping, where)
     if task is not None:
@@ -67,7 +57,7 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningReci
     return captioning_recipe(read_mapping(path, changes), f"config {path}")
 
 
-def captioning_recipe(mapping: Any, where: str) -> CaptioningRecipe:
+def captioning_recipe(mapping: object, where: str) -> CaptioningRecipe:
     """Fill the plain values of a config from its model and its encoder, and validate them."""
     names = "encoder", "decoder", "preprocessing", "search"
     if isinstance(mapping, dict) and all(isinstance(mapping.get(n, {}), dict) for n in names):
@@ -164,7 +154,7 @@ class _Loader(yaml.SafeLoader):
     first.
     """
 
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+    def compose_mapping_node(self, anchor: dict[str, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         first: dict[str, yaml.Node] = {}
         for key, _ in node.value:

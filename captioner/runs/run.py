@@ -15,16 +15,17 @@ from torch import nn
 import captioner
 from captioner.errors import CONTROLS, UserError
 from captioner.files import lock, read_json, read_text, remove_temporaries, write_json, write_text
-from captioner.model_folders import CARD, MODEL
+from captioner.model_folders import CARD, MODEL, SCORES_FILE
 from captioner.runs.batches import chunks
 from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TranslationRecipe, make_translation_task
 from captioner.schema import flat, from_mapping, to_mapping
+from captioner.training.batches import AnyBatches
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
-from captioner.training.distributed import Engine
-from captioner.training.loop import Batches, Validated, Validation, train
-from captioner.training.optimizer import make_optimizer
+from captioner.training.distributed import Processes
+from captioner.training.loop import Validated, Validation, train
+from captioner.training.optimizer import ParameterGroups, make_optimizer
 from captioner.training.run_log import LOG, summary_writer
 
 Recipe = CaptioningRecipe | TranslationRecipe
@@ -51,15 +52,15 @@ class Task(Protocol):
         """Has `loss(batch)`, as `captioner.training.loop.train` takes it."""
 
     @property
-    def batches(self) -> Batches:
+    def batches(self) -> AnyBatches:
         """The training data, once prepared."""
 
     @property
-    def parameter_groups(self) -> list[dict[str, Any]] | None:
+    def parameter_groups(self) -> ParameterGroups | None:
         """Groups of the optimiser; None for all parameters in one."""
 
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
-        """Move to the engine's device and make the batches."""
+    def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
+        """Move to the device and make the batches."""
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
         """Generate texts for batches of the rows of `order`."""
@@ -67,14 +68,15 @@ class Task(Protocol):
     def score(self, texts: list[str]) -> Validated:
         """Score the texts of all rows of `order`."""
 
-    def save(self, folder: Path, validated: Validated, epoch: int) -> None:
-        """Save the model with its scores, and the texts, in the folder of a run."""
+    def save(self, folder: Path, texts: Sequence[str]) -> None:
+        """Save the model, and the texts that were scored, in the folder of a run."""
 
     def remarks(self, folder: Path) -> list[str]:
         """Sentences on the best model, at the end of a run."""
 
 
 RECIPE_FILE = "config.json"  # File in a run's folder: its recipe.
+CARD_TEMPLATE = Path(__file__).with_name("card.md")
 
 CHANGEABLE = (
     "training.epochs",
@@ -105,63 +107,55 @@ def train_run(
     device: under `torchrun`, the type of device; each process takes its own.
     """
     folder = Path(folder)
-    with Engine(device) as engine, ExitStack() as stack:
-        with engine.fail_together():
-            check_folder(recipe, folder, resume, engine)
+    with Processes(device) as processes, ExitStack() as stack:
+        with processes.fail_together():
+            check_folder(recipe, folder, resume, processes.world_size)
             resumed = resume and os.path.exists(folder / CHECKPOINT)
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
             task = TASKS[type(recipe)](recipe, folder, resumed)
-        with engine.fail_together():
-            if engine.is_main:
+        with processes.fail_together():
+            if processes.is_main:
                 stack.enter_context(lock(folder / ".lock", f"run {folder}"))
                 for place in (folder, folder / MODEL):
                     remove_temporaries(place, age=0)
                 write_json(folder / RECIPE_FILE, to_mapping(recipe))
-        task.prepare(folder, engine, resumed)
+        task.prepare(folder, processes, resumed)
 
         def keep(validated: Validated, epoch: int) -> None:
-            task.save(folder, validated, epoch)
+            task.save(folder, validated.texts)
+            write_json(folder / MODEL / SCORES_FILE, validated.record)
             write_card(task, folder, epoch, validated.scores)
 
+        settings, is_started = recipe.training, recipe.start_from is not None
+        run_validation = partial(validate, task, processes)
+        validation = Validation(run_validation, recipe.validation.score, keep, before=is_started)
+        optimizer = make_optimizer(task.loss, settings, task.parameter_groups)
         position = train(
-            model=task.loss,
-            data=task.batches,
-            config=recipe.training,
-            folder=folder,
-            validation=Validation(
-                run=partial(validate, task, engine),
-                score=recipe.validation.score,
-                save_best=keep,
-                before=recipe.start_from is not None,
-            ),
-            resume=resume,
-            optimizer=make_optimizer(task.loss, recipe.training, task.parameter_groups),
-            engine=engine,
+            task.loss, task.batches, settings, folder, validation, resume, optimizer, processes
         )
-        if engine.is_main:
+        if processes.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL
 
 
-def validate(task: Task, engine: Engine) -> Validated:
+def validate(task: Task, processes: Processes) -> Validated:
     """Generate and score texts of the validation data; process 0 has the scores.
 
     Processes take whole batches in turn, so that scores do not depend on their number.
     """
     batches = chunks(task.order, task.recipe.validation.batch_size)
-    batches = batches[engine.rank :: engine.world_size]
-    texts: dict[int, str] = {}
-    with engine.fail_together():
+    batches = batches[processes.rank :: processes.world_size]
+    with processes.fail_together():
         texts = dict(zip(chain.from_iterable(batches), task.generate(batches), strict=True))
-    of_all = {row: text for part in engine.gather(texts) for row, text in part.items()}
-    with engine.fail_together():
-        if not engine.is_main:
+    of_all = {row: text for part in processes.gather(texts) for row, text in part.items()}
+    with processes.fail_together():
+        if not processes.is_main:
             return Validated({})
         return task.score([of_all[row] for row in sorted(of_all)])
 
 
-def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
+def check_folder(recipe: Recipe, folder: Path, resume: bool, world_size: int) -> None:
     """Refuse a folder with a run, unless resumed with its recipe but for `CHANGEABLE`."""
     if recipe.training.tensorboard:
         summary_writer()  # Its package may be missing.
@@ -175,8 +169,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
     except UserError as error:
         reason = f"a run of another task or by another version: {error}"
         raise UserError(f"cannot resume {folder}, {reason}") from None
-    before = flat(to_mapping(saved))
-    now = flat(to_mapping(recipe))
+    before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
     fixed = (before.keys() | now.keys()) - {*CHANGEABLE}
     is_sampled = isinstance(saved, CaptioningRecipe) and saved.objective.scheduled_sampling > 0
     if is_sampled or saved.training.schedule == "cosine":  # They follow the number of epochs.
@@ -186,7 +179,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
             was = f"it was made with {name} {before.get(name)!r}, not {now.get(name)!r}"
             advice = f"give its own config, {path}, or --start-from {folder} with another --out"
             raise UserError(f"cannot resume {folder}: {was}; {advice}")
-    read_checkpoint(folder / CHECKPOINT, engine.world_size)
+    read_checkpoint(folder / CHECKPOINT, world_size)
 
 
 def _report(task: Task, folder: Path, epochs: int) -> None:
@@ -203,7 +196,7 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
         print(remark)
 
 
-def validations_of(folder: Path, score: str) -> list[dict[str, Any]]:
+def validations_of(folder: Path, score: str) -> list[dict[str, float]]:
     """The records with a validation in the log of a run; that of epoch 0 is before training."""
     lines = read_text(folder / LOG, "run log").splitlines()
     return [record for record in map(json.loads, lines) if score in record]
@@ -229,26 +222,15 @@ def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -
         start = "".join(f"; {record[name]:.3f} before training" for record in before)
         return f"{name.replace('_', ' ')} {scores[name]:.3f} in validation, {when}{start}"
 
-    card = f"""---
-library_name: captioner
-pipeline_tag: {task.pipeline_tag}
----
-
-# A {task.kind}{origin}
-
-{value_of(score)}.
-
-{listed(task.data)}
-
-## Scores
-
-{listed(map(value_of, scores))}
-
-## Settings
-
-captioner {captioner.__version__}, torch {torch.__version__}; fields
-of the config that are not the default:
-
-{listed(f"`{name}`: {value}" for name, value in settings.items())}
-"""
+    card = CARD_TEMPLATE.read_text(encoding="utf-8").format(
+        pipeline_tag=task.pipeline_tag,
+        kind=task.kind,
+        origin=origin,
+        summary=value_of(score),
+        data=listed(task.data),
+        scores=listed(map(value_of, scores)),
+        captioner=captioner.__version__,
+        torch=torch.__version__,
+        settings=listed(f"`{name}`: {value}" for name, value in settings.items()),
+    )
     write_text(folder / MODEL / CARD, CONTROLS.sub("", card))

@@ -141,13 +141,12 @@ def copy_weights(start: TorchCaptions, networks: TorchCaptions, with_encoder: bo
     is_new = rows == Vocabulary.unknown  # (V,), with `<unk>` itself
     decoder["output.bias"][is_new] -= is_new.sum().log()
     fill(networks.decoder, decoder, "start_from does not fit this decoder")
+    ours, theirs = networks.encoder.state_dict(), start.encoder.state_dict()
     if with_encoder:
-        fill(networks.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
+        fill(networks.encoder, theirs, "start_from does not fit this encoder")
         return
     other = "start_from was trained on another encoder than this recipe's"
-    ours = {name: tensor.clone() for name, tensor in networks.encoder.state_dict().items()}
-    fill(ours, start.encoder.state_dict(), other)
-    for name, tensor in networks.encoder.state_dict().items():
-        # Equal up to a saved model's rounding to float16.
-        if not torch.allclose(ours[name].double(), tensor.double(), rtol=1e-3, atol=1e-6):
+    fill({name: tensor.clone() for name, tensor in ours.items()}, theirs, other)
+    for name, tensor in ours.items():  # Equal up to a saved model's rounding to float16.
+        if not torch.allclose(theirs[name].double(), tensor.double(), rtol=1e-3, atol=1e-6):
             raise UserError(f"{other}: tensor {name!r} differs")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
@@ -16,20 +16,20 @@ from captioner.data.parallel import LARGEST, SentencePair, number_pairs, read_pa
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, counted
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
-from captioner.files import write_json, write_text
-from captioner.model_folders import MODEL, SCORES_FILE, ModelFolder, model_folder
+from captioner.files import write_text
+from captioner.model_folders import MODEL, ModelFolder, model_folder
 from captioner.models.translation_config import TranslationModelConfig
 from captioner.models.translation_model import TranslationLoss, TranslationObjective
 from captioner.module_weights import fill, make_trainable
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches, encode_pairs
-from captioner.schema import COUNT, Config, Count, FilePath, Length, NameOrPath, Seed, Size
+from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
 from captioner.text.token_batches import PairExample
 from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
-from captioner.training.config import TrainingConfig
-from captioner.training.distributed import Engine
+from captioner.training.config import Section, TrainingConfig
+from captioner.training.distributed import Processes
 from captioner.training.loop import Validated
 from captioner.translate.folder import save_translator
 from captioner.translate.translator import Translator
@@ -40,7 +40,7 @@ TRANSLATIONS = "translations.txt"
 """In a run's folder: the best model's translations of the validation sources, one a line."""
 
 
-class NumbersData(Config):
+class NumbersData(Section):
     """The generated set: different numbers, in words and in figures."""
 
     train: int = Field(3000, ge=1, le=LARGEST + 1, description="numbers to train on")
@@ -55,28 +55,21 @@ class NumbersData(Config):
         return self
 
 
-class ParallelData(Config):
+class ParallelData(Section):
     """Training and validation data. Paths start from the working folder."""
 
-    format: Literal["parallel", "numbers"] = Field(
-        "parallel",
-        description="parallel: two text files line by line, of which .gz is unpacked; numbers: "
-        "generated, no files",
-    )
+    format: Literal["parallel", "numbers"] = "parallel"
+    """parallel: two text files line by line, of which .gz is unpacked; numbers: generated, no
+    files"""
     source: FilePath | None = Field(None, description="training text to translate")
     target: FilePath | None = Field(None, description="its translation")
     validation_source: FilePath | None = Field(None, description="validation text to translate")
     validation_target: FilePath | None = Field(None, description="its translation")
-    on_problem: Literal["refuse", "skip"] = Field(
-        "refuse", description="refuse to start when a sentence is empty, or skip and report it"
-    )
+    on_problem: Literal["refuse", "skip"] = "refuse"
+    """refuse to start when a sentence is empty, or skip and report it"""
     maximum_length: Length = Field(100, description="tokens; longer sentences are cut")
-    batch_tokens: int = Field(
-        3000,
-        ge=1,
-        le=10_000_000,
-        description="tokens a step with padding, on the longer side, over all processes",
-    )
+    batch_tokens: int = Field(3000, ge=1, le=10_000_000)
+    """tokens a step with padding, on the longer side, over all processes"""
     numbers: NumbersData = Field(default_factory=NumbersData)
 
     @model_validator(mode="after")
@@ -87,19 +80,16 @@ class ParallelData(Config):
         return self
 
 
-class TextConfig(Config):
+class TextConfig(Section):
     """How text is cut into tokens, learned from the training text or as in `start_from`."""
 
     kind: Literal["words", "subwords"] = Field("words", description="what a token is")
     joint: bool = Field(False, description="one vocabulary for both sides")
-    case: Literal["keep", "lower", "sentence"] = Field(
-        "keep",
-        description="lower: small letters for all; sentence (words only): the first word of a "
-        "sentence as it is written elsewhere",
-    )
-    capitals: Capitals = Field(
-        "keep", description="lines in capitals, or begun without one: as they are, or as sentences"
-    )
+    case: Literal["keep", "lower", "sentence"] = "keep"
+    """lower: small letters for all; sentence (words only): the first word of a sentence as it is
+    written elsewhere"""
+    capitals: Capitals = "keep"
+    """lines in capitals, or begun without one: as they are, or as sentences"""
     minimum_count: Count = Field(2, description="occurrences of a word that enters the vocabulary")
     size: int = Field(8000, ge=1, le=1_000_000, description="subwords, of both sides where joint")
     method: Literal["unigram", "bpe"] = Field("unigram", description="of learning subwords")
@@ -111,27 +101,24 @@ class TextConfig(Config):
         return self
 
 
-class TranslationValidation(Config):
+class TranslationValidation(Section):
     """Validation on generated translations, with the search of `search`."""
 
-    score: Literal["BLEU", "chrF", "exact match"] = Field(
-        "BLEU", description="decides which epoch is kept; sacrebleu's, of normal text"
-    )
+    score: Literal["BLEU", "chrF", "exact match"] = "BLEU"
+    """decides which epoch is kept; sacrebleu's, of normal text"""
     sentences: int = Field(0, ge=0, le=COUNT, description="validate on the first N only; 0 for all")
     batch_size: Size = Field(64, description="sentences at a time")
 
 
-class TranslationRecipe(Config):
+class TranslationRecipe(Section):
     """A whole translation run."""
 
     task: Literal["translate"] = Field(description="tells this config from a captioner's")
     data: ParallelData
     model: TranslationModelConfig
-    start_from: NameOrPath | None = Field(
-        None,
-        description="a translator of the same sizes, by name, folder or hf://user/name: initial "
-        "weights and the vocabulary, for any text.kind, case, size, method and minimum_count",
-    )
+    start_from: NameOrPath | None = None
+    """a translator of the same sizes, by name, folder or hf://user/name: initial weights and the
+    vocabulary, for any text.kind, case, size, method and minimum_count"""
     text: TextConfig = Field(default_factory=TextConfig)
     objective: TranslationObjective = Field(default_factory=TranslationObjective)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
@@ -153,51 +140,32 @@ class TranslationTask:
     recipe: TranslationRecipe
     examples: list[PairExample]
     validation: list[SentencePair]
-    networks: TorchTranslations
+    translator: Translator
+    loss: TranslationLoss
     data: list[str]
     kind: str = field(default="translator", init=False)
     pipeline_tag: str = field(default="translation", init=False)
     parameter_groups: None = field(default=None, init=False)
 
-    @cached_property
-    def loss(self) -> TranslationLoss:
-        """The module to train."""
-        return TranslationLoss(self.networks.model, self.recipe.objective)
-
-    @cached_property
-    def translator(self) -> Translator:
-        """The translator of the networks."""
-        recipe = self.recipe
-        return Translator(
-            self.networks,
-            maximum_source_length=recipe.data.maximum_length,
-            search=recipe.search,
-            capitals=recipe.text.capitals,
-        )
-
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
+    def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
         """Save the vocabularies and make the batches."""
-        self.loss.to(engine.device)
-        if engine.is_main and not resumed:
-            save_vocabularies(folder, self.networks.source, self.networks.target)
+        self.loss.to(processes.device)
+        if processes.is_main and not resumed:
+            save_vocabularies(folder, self.translator.source, self.translator.target)
         # Similar lengths are together, which needs less padding.
-        lengths = [len(pair.source) for pair in self.validation]
-        self.order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        rows = range(len(self.validation))
+        self.order = sorted(rows, key=lambda row: len(self.validation[row].source))
         # Sentences need no more than two workers.
-        workers = min(2, loading_workers(engine.device, engine.local_world_size))
-        self.batches = TranslationBatches(
-            examples=self.examples,
-            tokens=self.recipe.data.batch_tokens,
-            seed=self.recipe.training.seed,
-            workers=workers,
-        )
+        workers = min(2, loading_workers(processes.device, processes.local_world_size))
+        tokens, seed = self.recipe.data.batch_tokens, self.recipe.training.seed
+        self.batches = TranslationBatches(self.examples, tokens, seed, workers)
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
         """Translations of batches of validation sources."""
         for numbers in batches:
             sources = [self.validation[number].source for number in numbers]
-            translations = self.translator.translate(sources, batch_size=len(sources))
-            yield from (translation.text for translation in translations)
+            for translation in self.translator.translate(sources, batch_size=len(sources)):
+                yield translation.text
 
     def score(self, translations: list[str]) -> Validated:
         """Score the validation translations."""
@@ -205,11 +173,10 @@ class TranslationTask:
         scores = evaluate_translations(translations, references)
         return Validated(scores.scores, translations, record=scores.to_dict())
 
-    def save(self, folder: Path, validated: Validated, epoch: int) -> None:
-        """Save the translator with its scores and signatures, and the translations, one a line."""
+    def save(self, folder: Path, translations: Sequence[str]) -> None:
+        """Save the translator, and the translations, one a line."""
         save_translator(self.translator, folder / MODEL)
-        write_json(folder / MODEL / SCORES_FILE, validated.record)
-        write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in validated.texts))
+        write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
 
     def remarks(self, folder: Path) -> list[str]:
         """No remarks."""
@@ -223,11 +190,11 @@ def make_translation_task(
     sacrebleu_metrics()  # Its package may be missing.
     (training, training_problems), (validation, validation_problems) = read_texts(recipe.data)
     start = None
-    if recipe.start_from is not None and not resumed:
-        start = load_translation_model(ModelFolder(model_folder(recipe.start_from)))
     if resumed:
         source, target = load_vocabularies(folder, recipe.text.joint)
     else:
+        if recipe.start_from is not None:
+            start = load_translation_model(ModelFolder(model_folder(recipe.start_from)))
         source, target = first_vocabularies(start, training, recipe.text)
     torch.manual_seed(recipe.training.seed)
     make = partial(recipe.model.make, len(source), len(target))
@@ -237,6 +204,8 @@ def make_translation_task(
         fill(model, start.model.state_dict(), refusal)
     length = recipe.data.maximum_length
     networks = TorchTranslations(recipe.model, model, source, target)
+    capitals = recipe.text.capitals
+    translator = Translator(networks, length, recipe.search, capitals=capitals)
     examples, cut = encode_pairs(training, source, target, length)
     sentences = [
         f"training: {len(training):,} pairs of sentences",
@@ -250,16 +219,16 @@ def make_translation_task(
         sentences.append(f"training: {counted(len(cut), 'pair')} cut to {length:,} {first}")
     print("\n".join(sentences))
     few = validation[: recipe.validation.sentences or None]
-    return TranslationTask(recipe, examples, few, networks, sentences)
+    loss = TranslationLoss(model, recipe.objective)
+    return TranslationTask(recipe, examples, few, translator, loss, sentences)
 
 
 def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
     """The training and the validation pairs, each with the problems of the skipped ones."""
     if data.format == "numbers":
-        numbers = data.numbers
-        count = numbers.train + numbers.validation
-        pairs = number_pairs(count, numbers.seed, largest=numbers.largest)
-        return [(pairs[: numbers.train], Problems()), (pairs[numbers.train :], Problems())]
+        numbers, train = data.numbers, data.numbers.train
+        pairs = number_pairs(train + numbers.validation, numbers.seed, largest=numbers.largest)
+        return [(pairs[:train], Problems()), (pairs[train:], Problems())]
     files = [(data.source, data.target), (data.validation_source, data.validation_target)]
     return [  # ParallelData has checked that they are there.
         read_parallel(cast(Path, source), cast(Path, target), data.on_problem)

@@ -2,13 +2,24 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
 from captioner.schema import COUNT, Config, Fraction, Seed, Size
 
 
-class TrainingConfig(Config):
+class Section(Config):
+    """A section of a training config: a field's description may be the docstring below it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        for field in cls.model_fields.values():
+            field.description = field.description and " ".join(field.description.split())
+
+
+class TrainingConfig(Section):
     """Settings of the training loop.
 
     With parts or processes the gradient is that of the whole batch up to rounding, except for
@@ -18,41 +29,32 @@ class TrainingConfig(Config):
     epochs: int = Field(20, ge=1, le=1_000_000, description="maximum number of epochs")
     batch_size: Size = Field(64, description="examples a step, over all processes")
     accumulate: Size = Field(1, description="smaller batches a step and process, for less memory")
-    optimizer: Literal["adam", "rmsprop"] = Field(
-        "adam", description="rmsprop (Graves 2013) as the authors of Xu et al. 2015 used it"
-    )
+    optimizer: Literal["adam", "rmsprop"] = "adam"
+    """rmsprop (Graves 2013) as the authors of Xu et al. 2015 used it"""
     learning_rate: float = Field(4e-4, gt=0, le=1e38, description="peak learning rate")
-    encoder_learning_rate: float | None = Field(
-        None, gt=0, le=1e38, description="of a trained encoder; by default learning_rate"
-    )
-    weight_decay: float = Field(
-        0.0, ge=0, le=1_000, description="AdamW's; none for biases, normalisation and embeddings"
-    )
+    encoder_learning_rate: float | None = Field(None, gt=0, le=1e38)
+    """of a trained encoder; by default learning_rate"""
+    weight_decay: float = Field(0.0, ge=0, le=1_000)
+    """AdamW's; none for biases, normalisation and embeddings"""
     clip_norm: float = Field(5.0, ge=0, le=1e9, description="maximum gradient norm; 0: no clipping")
-    schedule: Literal["constant", "cosine", "plateau", "inverse_square_root"] = Field(
-        "plateau",
-        description="learning rate: cosine falls to zero after the last step, plateau multiplies "
-        "by decay_factor after decay_patience validations without a better score, "
-        "inverse_square_root is that of Vaswani et al. 2017, equation 3",
-    )
+    schedule: Literal["constant", "cosine", "plateau", "inverse_square_root"] = "plateau"
+    """learning rate: cosine falls to zero after the last step, plateau multiplies by decay_factor
+    after decay_patience validations without a better score, inverse_square_root is that of Vaswani
+    et al. 2017, equation 3"""
     warmup_steps: int = Field(0, ge=0, le=COUNT, description="steps of linear warm-up")
     decay_factor: float = Field(0.5, gt=0, lt=1, description="for the schedule plateau")
     decay_patience: int = Field(2, ge=1, le=1_000_000, description="for the schedule plateau")
-    patience: int = Field(
-        6, ge=0, le=1_000_000, description="fruitless validations before early stopping; 0: never"
-    )
+    patience: int = Field(6, ge=0, le=1_000_000)
+    """fruitless validations before early stopping; 0: never"""
     validate_every: int = Field(1, ge=1, le=1_000_000, description="epochs between two validations")
-    precision: Literal["float32", "bfloat16", "float16"] = Field(
-        "float32",
-        description="float32 (TF32 on CUDA), or autocast to bfloat16, slow on a CPU without "
-        "instructions for it, or float16, with scaled gradients, for GPUs without bfloat16",
-    )
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """float32 (TF32 on CUDA), or autocast to bfloat16, slow on a CPU without instructions for it,
+    or float16, with scaled gradients, for GPUs without bfloat16"""
     average: Fraction = Field(0.0, description="decay of averaged weights; 0: none, 0.999: good")
     seed: Seed = Field(0, description="for initial weights, batches and dropout")
     checkpoint_seconds: float = Field(300.0, ge=0, le=1e9, description="between two checkpoints")
-    tensorboard: bool = Field(
-        False, description="also log to tensorboard/ of the run; needs the package tensorboard"
-    )
+    tensorboard: bool = False
+    """also log to tensorboard/ of the run; needs the package tensorboard"""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
@@ -23,11 +23,11 @@ def process_rank() -> int:
     return int(os.environ["RANK"]) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else 0
 
 
-class Engine:
-    """The processes of a run, as one of them, with its device.
+class Processes:
+    """The processes of a run, seen from one of them, and its device.
 
     Without torchrun, this process alone, on the given device. Under torchrun, processes connect
-    when an engine is made and disconnect when it is left; each takes the GPU of its local rank.
+    when it is made and disconnect when it is left; each takes the GPU of its local rank.
     All must call the collective methods, in the same order.
     """
 
@@ -61,7 +61,7 @@ class Engine:
         """Whether this is the one process that prints, logs and writes."""
         return self.rank == 0
 
-    def __enter__(self) -> "Engine":
+    def __enter__(self) -> "Processes":
         """Silence the standard output of all processes but the first."""
         self._output = redirect_stdout(sys.stdout if self.is_main else None)
         self._output.__enter__()
@@ -94,7 +94,7 @@ class Engine:
         """The values of all processes, in the order of their ranks."""
         if self.world_size == 1:
             return [value]
-        values: list[Any] = [None] * self.world_size
+        values = [value] * self.world_size
         distributed.all_gather_object(values, value)
         return values
 

@@ -5,11 +5,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,30 +19,15 @@ from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.progress import progress_bar
 from captioner.training import checkpoint
+from captioner.training.batches import AnyBatches
 from captioner.training.checkpoint import CHECKPOINT, Position
 from captioner.training.config import TrainingConfig
-from captioner.training.distributed import Engine
+from captioner.training.distributed import Processes
 from captioner.training.optimizer import Average, learning_rate_factor, make_optimizer
 from captioner.training.reports import StepReports
 from captioner.training.run_log import RunLog
 
 SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hours.
-
-
-class Batches(Protocol):
-    """A training set in batches, which depend on the epoch only and can be divided.
-
-    A part is the argument of the model's `loss`, and has `to(device)`. `share`: of the batch's
-    examples, 0 for a fully masked dummy, so that every process takes part; 1 if it has none.
-    """
-
-    def __len__(self) -> int:
-        """The number of batches of every epoch."""
-
-    def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Any], None, None]:
-        """Yield, for each batch of an epoch from number `first` on, the parts of these numbers."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +36,7 @@ class Validated:
 
     scores: dict[str, float]
     texts: Sequence[str] = ()
-    record: dict[str, Any] = field(default_factory=dict)
+    record: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,13 +55,13 @@ class Interrupted(KeyboardInterrupt):
 
 def train(
     model: nn.Module,
-    data: Batches,
+    data: AnyBatches,
     config: TrainingConfig,
     folder: Path,
     validation: Validation | None = None,
     resume: bool = False,
     optimizer: torch.optim.Optimizer | None = None,
-    engine: Engine | None = None,
+    processes: Processes | None = None,
 ) -> Position:
     """Train a model; returns the position at which the run ended.
 
@@ -85,14 +70,14 @@ def train(
     resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
         run: bit for bit on a CPU with one or two processes, up to rounding with more.
     optimizer: in place of that of the config, over all parameters that require a gradient.
-    engine: the processes that train together; default: this one, on the model's device.
+    processes: the processes that train together; default: this one, on the model's device.
 
     The caller seeds torch before making the model. Each process has torch's generator in the
     checkpoint. Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint.
     """
-    engine = engine or Engine(next(model.parameters()).device)
+    processes = processes or Processes(next(model.parameters()).device)
     optimizer = optimizer or make_optimizer(model, config)
-    trainer = Trainer(model, data, config, folder, validation, optimizer, engine)
+    trainer = Trainer(model, data, config, folder, validation, optimizer, processes)
     trainer.begin(resume)
     with trainer.stopping_on_signals():
         if validation is not None and validation.before and not trainer.position.scores:
@@ -112,50 +97,50 @@ class Trainer:
     """
 
     model: nn.Module
-    data: Batches
+    data: AnyBatches
     config: TrainingConfig
     folder: Path
     validation: Validation | None
     optimizer: torch.optim.Optimizer
-    engine: Engine
+    processes: Processes
     position: Position = field(default_factory=Position)
     log: RunLog | None = None  # None but in process 0.
     is_stop_requested: bool = False
 
     def begin(self, resume: bool) -> None:
         """Refuse what cannot be trained, load the checkpoint and open the log."""
-        config, engine = self.config, self.engine
+        config, processes = self.config, self.processes
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
         self.path = self.folder / CHECKPOINT
         self.average = Average(self.model, config.average)
-        with engine.fail_together():
+        with processes.fail_together():
             if len(self.data) == 0:
                 raise UserError("there is nothing to train on: the training set has no batches")
-            if engine.world_size > 1:
-                torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
+            if processes.world_size > 1:
+                torch.manual_seed(seed_of(config.seed, processes.rank) >> 1)  # dropout's
             logged_step = None
             if resume and os.path.exists(self.path):
-                average, rank, world_size = self.average.tensors, engine.rank, engine.world_size
+                rank, world_size = processes.rank, processes.world_size
+                average = self.average.tensors
                 self.position = checkpoint.load_checkpoint(
                     self.path, self.model, self.optimizer, average, rank, world_size
                 )
-                logged_step = self.position.step
-                epoch = self.position.epoch
-                if self.position.step_in_epoch:  # A record of this step is logged again.
-                    logged_step -= 1
-                    epoch += 1
-                print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
-            if engine.is_main:
+                step = self.position.step
+                is_within = self.position.step_in_epoch > 0
+                logged_step = step - is_within  # A record of this step is logged again.
+                epoch = self.position.epoch + is_within
+                print(f"going on after step {step} (epoch {epoch})", flush=True)
+            if processes.is_main:
                 self.log = RunLog(self.folder, logged_step, config.tensorboard)
-        self._loss = engine.wrap(_Loss(self.model, config.precision))
+        self._loss = processes.wrap(_Loss(self.model, config.precision))
         self._parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self._device = self._parameters[0].device
-        is_scaled = config.precision == "float16"
-        self.scaler = torch.amp.GradScaler(self._device.type, enabled=is_scaled)
+        is_float16 = config.precision == "float16"
+        self.scaler = torch.amp.GradScaler(self._device.type, enabled=is_float16)
         if self.position.scaling:
             self.scaler.load_state_dict(self.position.scaling)
-        self.reports = StepReports(self._parameters, self.scaler, engine, self.position)
+        self.reports = StepReports(self._parameters, self.scaler, processes, self.position)
         self._set_learning_rate(max(0, self.position.step - 1))
         self.save_time, self.saved_step = time.monotonic(), self.position.step
 
@@ -165,8 +150,7 @@ class Trainer:
         self.model.train()
         epoch, done = position.epoch + 1, position.step_in_epoch
         name = f"epoch {epoch}/{config.epochs}"
-        is_shown = self.engine.is_main
-        bar = progress_bar(name, len(self.data), "steps", done, is_shown)
+        bar = progress_bar(name, len(self.data), "steps", done, self.processes.is_main)
         with bar as progress, closing(self._batches()) as batches:
             for parts in batches:
                 self._set_learning_rate(position.step)
@@ -179,8 +163,8 @@ class Trainer:
                     record = {"steps/loss": float(self.reports.last_loss), "step": position.step}
                     self.log.write(record, to_file=False)
                 self._save_or_stop()
-            steps = max(1, position.step_in_epoch)
-            means = {f"train_{name}": sum_ / steps for name, sum_ in self.reports.sums().items()}
+            sums, steps = self.reports.sums(), position.step_in_epoch
+            means = {f"train_{name}": total / steps for name, total in sums.items()}
             progress.set_postfix_str(f"loss {means['train_loss']:.3f}", refresh=False)
         rate = self.optimizer.param_groups[0]["lr"]
         record = {"epoch": epoch, "step": position.step, "learning_rate": rate, **means}
@@ -197,18 +181,18 @@ class Trainer:
     def step(self, parts: Sequence[Any]) -> None:
         """Make a step, given this process's parts of the batch.
 
-        After an error, processes that wait for this one end when it leaves its engine.
+        After an error, processes that wait for this one end when it leaves `processes`.
         """
-        processes, scaler = self.engine.world_size, self.scaler
+        world_size, scaler = self.processes.world_size, self.scaler
         try:
             self.optimizer.zero_grad(set_to_none=True)
             for number, part in enumerate(parts, 1):
-                is_last = processes == 1 or number == len(parts)
+                is_last = world_size == 1 or number == len(parts)
                 share = getattr(part, "share", 1.0)
                 with nullcontext() if is_last else self._loss.no_sync():  # type: ignore[operator]
                     report = self._loss(part.to(self._device), self._device)
                     # Gradients are averaged over processes; the sum is needed.
-                    scaler.scale(report["loss"] * (share * processes)).backward()
+                    scaler.scale(report["loss"] * (share * world_size)).backward()
                 self.reports.add(report, share)
             scaler.unscale_(self.optimizer)
             norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
@@ -220,19 +204,19 @@ class Trainer:
 
     def validate(self, validation: Validation) -> dict[str, float]:
         """Score the model, and keep it if it is the best so far."""
-        position, engine = self.position, self.engine
-        engine.broadcast_buffers(self.model)
+        position, processes = self.position, self.processes
+        processes.broadcast_buffers(self.model)
         self.model.eval()
         with self.average.in_use(), torch.no_grad():
             validated = validation.run()
-            scores = engine.gather(validated.scores)[0]
+            scores = processes.gather(validated.scores)[0]
             score = scores[validation.score]
             is_best = all(score > other for other in position.scores)
             position.scores.append(score)
-            with engine.fail_together():
+            with processes.fail_together():
                 if math.isnan(score):
                     raise UserError(f"the validation score {validation.score!r} is not a number")
-                if is_best and engine.is_main:
+                if is_best and processes.is_main:
                     validation.save_best(validated, position.epoch)
         when = f"epoch {position.epoch}" if position.epoch else "before training"
         listed = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()]
@@ -245,12 +229,12 @@ class Trainer:
         waited = len(scores) - 1 - scores.index(max(scores)) if scores else 0
         return 0 < patience <= waited or self.position.epoch >= self.config.epochs
 
-    def save(self, record: dict[str, Any] | None = None) -> None:
+    def save(self, record: Mapping[str, object] | None = None) -> None:
         """Save a checkpoint. record: of an epoch that ended, logged before."""
         position = self.position
         position.totals, position.scaling = self.reports.sums(), self.scaler.state_dict()
-        states = self.engine.gather(checkpoint.random_state(self.engine.device))
-        with self.engine.fail_together():
+        states = self.processes.gather(checkpoint.random_state(self.processes.device))
+        with self.processes.fail_together():
             if self.log is not None:
                 if record is not None:
                     self.log.write(record)
@@ -268,7 +252,7 @@ class Trainer:
         """
 
         def request_stop(*_: object) -> None:
-            if self.is_stop_requested and self.engine.world_size == 1:
+            if self.is_stop_requested and self.processes.world_size == 1:
                 raise KeyboardInterrupt
             self.is_stop_requested = True
 
@@ -283,8 +267,8 @@ class Trainer:
 
     def _batches(self) -> Generator[list[Any], None, None]:
         """This process's parts of each batch that the epoch has left."""
-        part_count = self.config.accumulate * self.engine.world_size
-        parts = range(self.engine.rank, part_count, self.engine.world_size)
+        part_count = self.config.accumulate * self.processes.world_size
+        parts = range(self.processes.rank, part_count, self.processes.world_size)
         position = self.position
         try:
             yield from self.data.batches(position.epoch, position.step_in_epoch, parts, part_count)
@@ -294,11 +278,11 @@ class Trainer:
     def _save_or_stop(self) -> None:
         """Save a checkpoint if it is time, or stop with one if a process had a signal."""
         is_late = time.monotonic() - self.save_time > self.config.checkpoint_seconds
-        flags = torch.tensor([self.is_stop_requested, self.engine.is_main and is_late]).int()
-        stop, save = self.engine.sum(flags).tolist()
+        flags = torch.tensor([self.is_stop_requested, self.processes.is_main and is_late]).int()
+        stop, save = self.processes.sum(flags).tolist()
         if stop or save:
             self.save()
-        if stop and not self.engine.is_main:
+        if stop and not self.processes.is_main:
             raise SystemExit(128 + signal.SIGINT)
         if stop:
             step = self.position.step
@@ -317,13 +301,13 @@ def seed_of(*numbers: int) -> int:
 
 
 class _Loss(nn.Module):
-    """The model's loss as the forward function of a module, which an engine can wrap."""
+    """The model's loss as the forward function of a module, for `Processes.wrap`."""
 
     def __init__(self, model: nn.Module, precision: str) -> None:
         super().__init__()
         self.model = model
         self.precision: torch.dtype = getattr(torch, precision)
 
-    def forward(self, batch: Any, device: torch.device) -> dict[str, Tensor]:
+    def forward(self, batch: object, device: torch.device) -> dict[str, Tensor]:
         with autocast(device, self.precision):
             return self.model.loss(batch)  # type: ignore[no-any-return, operator]

@@ -11,9 +11,12 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from captioner.training.config import TrainingConfig
 
+ParameterGroups = list[dict[str, Any]]
+"""The groups of an optimiser: `params`, and options such as `lr`."""
+
 
 def make_optimizer(
-    model: nn.Module, config: TrainingConfig, groups: list[dict[str, Any]] | None = None
+    model: nn.Module, config: TrainingConfig, groups: ParameterGroups | None = None
 ) -> torch.optim.Optimizer:
     """The optimiser of a config, over the parameters that require a gradient.
 

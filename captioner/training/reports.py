@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from captioner.errors import UserError
 from captioner.memory_limits import is_memory_error
 from captioner.training.checkpoint import Position
-from captioner.training.distributed import Engine
+from captioner.training.distributed import Processes
 
 NORM = "gradient_norm"
 UNSEEN_STEPS = 50  # Steps of a GPU between two readings of their losses and gradients.
@@ -18,6 +19,7 @@ _NAN_ERROR = "is not a number"  # In errors of a forward pass: NaN or infinity.
 _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
 
 
+@dataclass(eq=False)
 class StepReports:
     """Sums the reports of steps since the epoch began (`totals`), and finds failed steps.
 
@@ -28,28 +30,24 @@ class StepReports:
     position: read, to say where a step failed. last_loss: of this process's last part.
     """
 
-    last_loss: Tensor
+    parameters: Sequence[nn.Parameter]
+    scaler: torch.amp.GradScaler
+    processes: Processes
+    position: Position
+    last_loss: Tensor = field(init=False)
 
-    def __init__(
-        self,
-        parameters: Sequence[nn.Parameter],
-        scaler: torch.amp.GradScaler,
-        engine: Engine,
-        position: Position,
-    ) -> None:
-        self._parameters, self._scaler = parameters, scaler
-        self._engine, self._position = engine, position
-        self._device = parameters[0].device
-        self.most_unseen = 0 if self._device.type == "cpu" else UNSEEN_STEPS
+    def __post_init__(self) -> None:
+        self.device = self.parameters[0].device
+        self.most_unseen = 0 if self.device.type == "cpu" else UNSEEN_STEPS
         # A checkpoint has sums over all processes: process 0 takes them, the others begin at 0.
-        totals = position.totals
-        self.totals = dict(totals) if engine.is_main else dict.fromkeys(totals, 0.0)
+        totals = self.position.totals
+        self.totals = dict(totals) if self.processes.is_main else dict.fromkeys(totals, 0.0)
         self._unseen: list[tuple[int, Mapping[str, Tensor], float]] = []  # Steps, reports, shares.
 
     def add(self, report: Mapping[str, Tensor], share: float) -> None:
         """Take the report of a part of the current step. share: of the batch's examples."""
         report = {name: value.detach() for name, value in report.items()}
-        self._unseen.append((self._position.step, report, share))
+        self._unseen.append((self.position.step, report, share))
         self.last_loss = report["loss"]
 
     def add_norm(self, norm: Tensor) -> None:
@@ -57,11 +55,11 @@ class StepReports:
 
         Raises `UserError` in one process, and stops the others, if a gradient is not finite.
         """
-        step = self._position.step
-        self._unseen.append((step, {NORM: norm}, 1 / self._engine.world_size))
+        step = self.position.step
+        self._unseen.append((step, {NORM: norm}, 1 / self.processes.world_size))
         is_due = step - self._unseen[0][0] >= self.most_unseen
         if is_due and (failure := self._see()):
-            with self._engine.fail_together():
+            with self.processes.fail_together():
                 raise failure
 
     def sums(self) -> dict[str, float]:
@@ -70,23 +68,23 @@ class StepReports:
         Stops all of them if a gradient or weight is not finite, or exceeds `LARGEST_WEIGHT`.
         """
         failure = self._see()
-        with self._engine.fail_together():
+        with self.processes.fail_together():
             if failure is None and not self._has_sound_weights():
-                failure = self._failure(f"a weight {_NOT_FINITE}", self._position.step - 1)
+                failure = self._failure(f"a weight {_NOT_FINITE}", self.position.step - 1)
             if failure:
                 raise failure
         values = torch.tensor(list(self.totals.values()), dtype=torch.float64)
-        return dict(zip(self.totals, self._engine.sum(values).tolist(), strict=True))
+        return dict(zip(self.totals, self.processes.sum(values).tolist(), strict=True))
 
     def explained(self, error: Exception) -> Exception:
         """The failure of an earlier step, a sentence about memory or NaN, or the error."""
         if failure := self._see():
             return failure
         is_ours = isinstance(error, UserError)
-        step = self._position.step
+        step = self.position.step
         if not is_ours and is_memory_error(error):
             return UserError(
-                f"there is not enough memory on {self._device} for {self._place(step)}: lower "
+                f"there is not enough memory on {self.device} for {self._place(step)}: lower "
                 "training.batch_size (data.batch_tokens of translation), or cut the steps into "
                 "parts by training.accumulate"
             )
@@ -102,7 +100,7 @@ class StepReports:
             for name, value in report.items():
                 mean = float(value) * share if share > 0 else 0.0  # A dummy example may give NaN.
                 if name == NORM and not math.isfinite(mean):
-                    if not self._scaler.is_enabled() or self._scaler.get_scale() < 1:
+                    if not self.scaler.is_enabled() or self.scaler.get_scale() < 1:
                         reason = f"the norm of the gradient is {float(value)}"
                         failure = failure or self._failure(reason, step)
                     mean = 0.0  # The scaler leaves the step out.
@@ -111,10 +109,10 @@ class StepReports:
 
     def _has_sound_weights(self) -> bool:
         # False for NaN.
-        return float(nn.utils.get_total_norm(self._parameters, math.inf)) <= LARGEST_WEIGHT
+        return float(nn.utils.get_total_norm(self.parameters, math.inf)) <= LARGEST_WEIGHT
 
     def _failure(self, reason: str, step: int) -> UserError:
         return UserError(f"{reason} at {self._place(step)}: lower learning_rate or clip_norm")
 
     def _place(self, step: int) -> str:
-        return f"step {step + 1}, in epoch {self._position.epoch + 1}"
+        return f"step {step + 1}, in epoch {self.position.epoch + 1}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ class RunLog:
                         kept.append(f"{line}\n")
         write_text(self._path, "".join(kept))
 
-    def write(self, record: dict[str, Any], to_file: bool = True) -> None:
+    def write(self, record: Mapping[str, object], to_file: bool = True) -> None:
         """Append one record. to_file: not only for TensorBoard."""
         with refuse_os_errors(f"cannot write {self._path.parent}"):
             if to_file:

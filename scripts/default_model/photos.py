@@ -6,7 +6,7 @@ Flickr8k shows people and dogs outdoors; the everyday photos show food, rooms, s
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from torchvision.transforms.v2 import functional as transforms
 from captioner.cli.program import script_parser
 from captioner.data.readers import read_splits
 from captioner.progress import progress_bar
+from captioner.training.batches import Batches, Place
 from captioner.training.config import TrainingConfig
 from captioner.training.loop import Validated, Validation, train
 from captioner.training.optimizer import make_optimizer
@@ -124,29 +125,28 @@ def batches(photos: Tensor, task: str = "") -> Iterator[Tensor]:
             progress.update(len(part))
 
 
-@dataclass(frozen=True)
-class Photos:
+@dataclass(frozen=True, eq=False)
+class Photos(Batches[int, Any]):
     """Photos (N, 3, S, S), uint8, to train on; each is mirrored every second epoch."""
 
     photos: Tensor
 
-    def __len__(self) -> int:
-        """Batches of an epoch; a smaller one is left out unless it is the only one."""
-        return max(1, len(self.photos) // BATCH_SIZE)
-
-    def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Any], None, None]:
-        """The batches of an epoch from number `first` on, each whole: one process trains."""
+    def plan(self, epoch: int) -> list[list[int]]:
+        """Rows of each batch; a smaller batch is left out unless it is the only one."""
         order = torch.randperm(len(self.photos), generator=torch.Generator().manual_seed(epoch))
-        for number in range(first, len(self)):
-            rows = order[number * BATCH_SIZE : (number + 1) * BATCH_SIZE]  # (B,)
-            mirrored = (rows + epoch) % 2  # (B,)
-            pixels = self.photos[rows].float() / 255  # (B, 3, S, S)
-            pixels = torch.where(mirrored.view(-1, 1, 1, 1) == 1, pixels.flip(-1), pixels)
-            pixels = pixels.contiguous(memory_format=torch.channels_last)
-            generator = torch.Generator().manual_seed(epoch * 10**5 + number)
-            yield [self.batch(pixels, rows, mirrored, generator)]
+        rows = [batch.tolist() for batch in order.split(BATCH_SIZE)]
+        return rows[: max(1, len(self.photos) // BATCH_SIZE)]
+
+    def part(self, examples: list[int], part: int, part_count: int, place: Place) -> Any:
+        """A whole batch: one process trains."""
+        epoch, number = place
+        rows = torch.tensor(examples)  # (B,)
+        mirrored = (rows + epoch) % 2  # (B,)
+        pixels = self.photos[rows].float() / 255  # (B, 3, S, S)
+        pixels = torch.where(mirrored.view(-1, 1, 1, 1) == 1, pixels.flip(-1), pixels)
+        pixels = pixels.contiguous(memory_format=torch.channels_last)
+        generator = torch.Generator().manual_seed(epoch * 10**5 + number)
+        return self.batch(pixels, rows, mirrored, generator)
 
     def batch(
         self, pixels: Tensor, rows: Tensor, mirrored: Tensor, generator: torch.Generator

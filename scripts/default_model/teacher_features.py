@@ -30,7 +30,7 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import encoder_of, extract_features
 from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import read_recipe
-from captioner.training.distributed import Engine
+from captioner.training.distributed import Processes
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import make_encoder
 
@@ -73,7 +73,7 @@ def fill_with_network(recipe: CaptioningRecipe, network: Callable[[Tensor], Tens
         torch.manual_seed(0)
         write_tensors(weights, make_encoder(recipe.encoder.config).state_dict())
     encoder = NetworkEncoder(recipe, network)
-    extract_features(recipe, Engine(), encoder)
+    extract_features(recipe, Processes(), encoder)
 
 
 def main() -> None:

@@ -245,7 +245,9 @@ def test_damaged_folders_are_refused(
         captioner.load(folder, engine="graphs")
 
 
-def test_what_graphs_cannot_do_is_refused(exported: Path, refused: Refused, tmp_path: Path) -> None:
+def test_requests_beyond_graphs_are_refused(
+    exported: Path, refused: Refused, tmp_path: Path
+) -> None:
     graphs = captioner.load(exported)
     with pytest.raises(UserError, match="sampling needs torch"):
         graphs.caption(photo(), sample=True)

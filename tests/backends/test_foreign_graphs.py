@@ -115,7 +115,7 @@ def external_attribute() -> ModelProto:
         (external_attribute(), "field of number 14"),
     ],
 )
-def test_what_no_export_has_is_refused_before_it_is_opened(made: ModelProto, reason: str) -> None:
+def test_a_graph_that_no_export_makes_is_refused_unopened(made: ModelProto, reason: str) -> None:
     sentence = rf"^graph a/step\.onnx is damaged, or none .*{reason}.*; copy or export the model"
     with pytest.raises(GraphError, match=sentence):
         external_weights(Path("a/step.onnx"), made.SerializeToString())

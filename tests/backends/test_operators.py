@@ -94,7 +94,7 @@ def test_the_operators_are_those_of_exports(tmp_path: Path, monkeypatch: Patch) 
 
 
 @pytest.mark.slow
-def test_what_would_not_be_opened_is_not_exported(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_graph_that_would_be_refused_is_not_exported(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(graph_file, "OPERATORS", OPERATORS - {"MaxPool"})
     with pytest.raises(UserError, match=r"graph encoder\.onnx .*the operator 'MaxPool'"):
         export_model(make_captioner(), tmp_path / "model")

@@ -90,7 +90,7 @@ def test_words_by_somebody_stay(tmp_path: Path, embedder: Embedder) -> None:
 
 @pytest.mark.exiftool
 @pytest.mark.parametrize("edit", ["-XMP-xmp:Rating=4", "-IPTC:Caption-Abstract=Rex"])
-def test_what_exiftool_alone_sees_stays(
+def test_tags_that_exiftool_alone_sees_stay(
     edit: str, tmp_path: Path, embedder: Embedder, monkeypatch: Patch
 ) -> None:
     photo = save_noise(tmp_path / "a.jpg")
@@ -113,7 +113,7 @@ def test_a_copy_has_no_control_characters(tmp_path: Path, embedder: Embedder) ->
 
 
 @pytest.mark.exiftool
-def test_what_a_person_took_out_does_not_come_back(tmp_path: Path, embedder: Embedder) -> None:
+def test_words_removed_by_a_person_do_not_come_back(tmp_path: Path, embedder: Embedder) -> None:
     iptc, xmp = (save_noise(tmp_path / f"{name}.jpg") for name in "ab")
     for photo, group, subject in ((iptc, "IPTC", "Keywords"), (xmp, "XMP", "Subject")):
         embedder.embed(photo, Description("a dog and a cat", ["dog", "cat"]))

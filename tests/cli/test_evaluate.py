@@ -74,7 +74,9 @@ def test_generated_shapes(command: str, capsys: Output) -> None:
 
 
 @pytest.mark.parametrize("command", [VAL, MAPS])
-def test_what_cannot_be_read_is_refused_or_left_out(command: list[str], capsys: Output) -> None:
+def test_unreadable_photos_and_records_are_refused_or_left_out(
+    command: list[str], capsys: Output
+) -> None:
     Path("photos/1.png").write_bytes(b"not a photo")
     assert main(command) == 2
     assert "1.png is not an image" in capsys.readouterr().err

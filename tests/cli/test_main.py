@@ -164,7 +164,7 @@ def test_a_reader_that_has_gone_ends_a_run_quietly() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_what_steers_a_terminal_is_escaped() -> None:
+def test_control_characters_are_escaped_on_a_terminal() -> None:
     pty = pytest.importorskip("pty", reason="there are no terminals here")
     code = "import sys; from captioner.cli.program import run_program; "
     code += "sys.exit(run_program(lambda: print('caf\\u00e9\\x1b[2J\\a\\tone\\u202e\\rtwo')))"

@@ -156,7 +156,7 @@ def test_a_table_of_another_process_is_refused(option: str, folder: Path, capsys
     assert [path.name for path in Path("new").iterdir()] == ["out.html"]
 
 
-def test_what_exists_is_replaced_with_overwrite(folder: Path) -> None:
+def test_overwrite_replaces_files_that_exist(folder: Path) -> None:
     Path("out.json").touch()  # An empty file, as `mktemp` makes it, needs none.
     assert caption("--json", "out.json") == 0
     Path("words/a").mkdir(parents=True)

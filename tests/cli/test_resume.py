@@ -100,7 +100,7 @@ def test_a_caption_that_a_person_took_out_is_kept_and_counts_as_finished(
 
 
 @pytest.mark.parametrize("options", [["--cautious"], ["--language", "de"], ["--language", "fr"]])
-def test_what_the_models_say_is_not_by_a_person(folder: Path, options: list[str]) -> None:
+def test_captions_by_models_are_not_by_a_person(folder: Path, options: list[str]) -> None:
     assert main(["caption", "--demo", "--n-best", "5", "--json", "o.json", *options]) == 0
     (record,) = json.loads(Path("o.json").read_text())
     assert not is_by_person(record)
@@ -234,7 +234,7 @@ def test_photos_with_a_text_have_records_if_there_is_a_table(folder: Path) -> No
 
 
 @pytest.mark.parametrize("change", ["photo", "removed", "shard"])
-def test_what_changes_while_it_is_captioned_has_no_caption(
+def test_a_photo_changed_while_it_is_captioned_has_no_caption(
     change: str, folder: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
     path = Path("photos/a.png")

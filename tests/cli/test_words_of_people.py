@@ -97,7 +97,7 @@ def test_a_description_inside_keeps_the_machines_out_of_a_new_sidecar(
     assert XmpPacket(Path("b.xmp").read_bytes(), "it").descriptions
 
 
-def test_what_cameras_write_is_nobodys(folder: Path) -> None:
+def test_texts_by_cameras_are_nobodys_words(folder: Path) -> None:
     tags = {"description": "SONY DSC", "user": b"ASCII\0\0\0Screenshot"}
     save_described(Path("a.png"), xmp_packet(DESCRIBED.format("x-default", "SONY DSC")), **tags)
     assert words_of_person(Path("a.png")) == ""
@@ -153,7 +153,7 @@ def take_out(path: Path, *places: str) -> None:
     "place",
     ["//dc:description", "//dc:description/*/*", "//dc:description//*[@xml:lang='x-default']"],
 )
-def test_what_a_person_took_out_does_not_come_back(
+def test_words_removed_by_a_person_do_not_come_back(
     place: str, folder: Path, capsys: Output
 ) -> None:
     path = Path("a.xmp")
@@ -177,7 +177,7 @@ def test_what_a_person_took_out_does_not_come_back(
     assert said not in capsys.readouterr().err
 
 
-def test_what_killed_runs_left_beside_photos_goes(folder: Path) -> None:
+def test_temporary_files_of_killed_runs_are_removed(folder: Path) -> None:
     Path("maps").mkdir()
     for suffix in (".xmp", ".png"):
         place = "maps" if suffix == ".png" else ""

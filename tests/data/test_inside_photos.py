@@ -56,7 +56,7 @@ def save(path: Path, **options: object) -> Path:
 @pytest.mark.parametrize(
     ("suffix", "tag"), [(suffix, tag) for suffix, tags in TAGS.items() for tag in tags]
 )
-def test_what_exiftool_shows_is_seen(suffix: str, tag: str, tmp_path: Path) -> None:
+def test_tags_that_exiftool_shows_are_read(suffix: str, tag: str, tmp_path: Path) -> None:
     if shutil.which("exiftool") is None:
         pytest.skip("needs exiftool (Debian's libimage-exiftool-perl)")
     photo = save(tmp_path / f"a.{suffix}")
@@ -225,7 +225,7 @@ PEOPLE = [
 
 
 @pytest.mark.parametrize("text", CAMERAS)
-def test_what_cameras_write_in_exif_is_nobodys(text: str, tmp_path: Path) -> None:
+def test_exif_texts_by_cameras_are_nobodys_words(text: str, tmp_path: Path) -> None:
     tags = {"description": text, "user": b"ASCII\0\0\0" + text.encode()}
     copies = f"<tiff:ImageDescription><![CDATA[{text}]]></tiff:ImageDescription>"
     photo = save_described(tmp_path / "a.jpg", xmp_packet(copies), **tags)

@@ -249,7 +249,7 @@ def test_descriptions_inside_are_read_in_order(tmp_path: Path) -> None:
         assert found(photo) == [("Ein Hündchen", False), ("From EXIF", False)]
 
 
-def test_what_captioner_wrote_is_known_until_somebody_changes_it(tmp_path: Path) -> None:
+def test_texts_by_captioner_are_known_until_somebody_changes_them(tmp_path: Path) -> None:
     photo = save(tmp_path / "a.jpg", own_packet(OWN), "By hand", caption=b"a dog")
     assert found(photo) == [("a dog", True), ("a dog", True), ("By hand", False)]
     sidecar = tmp_path / "a.jpg.xmp"

@@ -2,14 +2,13 @@
 
 import json
 from typing import Any
-from unittest.mock import Mock
 
+import numpy as np
 import pytest
-from samples import Patch, make_captioner, photo
+from samples import make_captioner, photo
 
 from captioner.caption.confidence import Confidence
 from captioner.data.example import Example
-from captioner.evaluation import calibration
 from captioner.evaluation.calibration import calibrate
 from captioner.text.languages import FUNCTION_WORDS
 
@@ -48,38 +47,32 @@ def test_a_model_gets_its_confidence() -> None:
         assert (score is None) == (word in FUNCTION_WORDS)
 
 
-def test_word_confidences_that_choose_captions_are_fitted_first(monkeypatch: Patch) -> None:
-    model = make_captioner()
-    model.search = model.search.replace(truth_weight=9.0)
-    observe = Mock(side_effect=calibration._observe_all)
-    monkeypatch.setattr(calibration, "_observe_all", observe)
-    for count in (2, 3):
-        calibrate(model, examples(0, 24), {"all": examples(100, 20)})
-        assert observe.call_count == count
+def test_word_confidences_that_choose_captions_are_fitted_first() -> None:
+    """A search that weighs truth needs them: captions are chosen and fitted twice."""
+    photos = [*examples(100, 10, "red water"), *examples(110, 10, "two dogs")]
+
+    def fitted(*truth_weights: float) -> Confidence | None:
+        model = make_captioner()
+        for weight in truth_weights:
+            model.search = model.search.replace(truth_weight=weight)
+            calibrate(model, [], {"all": photos})
+        return model.confidence
+
+    assert fitted(9.0) == fitted(0.0, 9.0) != fitted(0.0)
 
 
-def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: Patch) -> None:
-    fitted: dict[int, set[int]] = {}
-    judged: list[tuple[int, set[int]]] = []
-    fit, reliability = calibration._fit, calibration._reliability
+def test_no_photo_is_judged_by_a_confidence_fitted_to_it() -> None:
+    """The same photo ten times, so that a half of them has one confidence: the other half's."""
+    (caption,) = make_captioner().caption([photo(100)])
 
-    def record_fit(groups: Any, limit: float) -> Confidence:
-        confidence = fit(groups, limit)
-        fitted[id(confidence)] = {id(each.caption) for group in groups for each in group}
-        kept.append(confidence)
-        return confidence
+    def fifths(*true: int) -> np.ndarray[Any, Any]:
+        texts = [caption.text if number in true else "zebra" for number in range(10)]
+        photos = [Example(f"{n}.jpg", photo(100), (text,)) for n, text in enumerate(texts)]
+        found = calibrate(make_captioner(), [], {"all": photos}).splits["all"]["fifths"]
+        return np.array([[fifth["expected"], fifth["observed"]] for fifth in found])
 
-    def record_judged(parts: Any) -> Any:
-        judged.extend((id(of), {id(each.caption) for each in part}) for of, part in parts)
-        return reliability(parts)
-
-    kept: list[Confidence] = []  # No id is used twice.
-    monkeypatch.setattr(calibration, "_fit", record_fit)
-    monkeypatch.setattr(calibration, "_reliability", record_judged)
-    calibrate(make_captioner(), examples(0, 24), {"all": examples(100, 20)})
-    assert len(judged) == 4  # Two halves of the photos and of the pictures of nothing.
-    for confidence, captions in judged:
-        assert captions
-        assert captions.isdisjoint(fitted[confidence])
-    first, second, final = fitted.values()
-    assert final == first | second
+    before = fifths(0, 2, 4, 6, 8)
+    for number in (3, 5):  # One of each half; the fifth in the middle is of both.
+        expected, observed = np.delete(fifths(0, 2, 4, 6, 8, number) - before, 2, axis=0).T
+        assert expected[observed > 0] == pytest.approx([0])
+        assert expected.max() > 0.1

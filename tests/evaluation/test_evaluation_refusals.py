@@ -52,7 +52,9 @@ def scored(captions: Any, references: Any, metric: str = "BLEU") -> Callable[[],
         (partial(CALIBRATED, {"val": EXAMPLES[20:40]}), "val shares 4 photos .*, '20.jpg' among"),
     ],
 )
-def test_what_cannot_be_computed(work: Callable[[], object], sentence: str) -> None:
+def test_scores_that_cannot_be_computed_are_refused(
+    work: Callable[[], object], sentence: str
+) -> None:
     with pytest.raises(UserError, match=sentence):
         work()
 
@@ -91,7 +93,7 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
         score_results(files[3], references, Scorer(instances=[few]))
 
 
-def test_what_is_not_installed(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_missing_packages_and_programs_are_named(tmp_path: Path, monkeypatch: Patch) -> None:
     """The models of SPICE, of 400 MB, are named and not fetched."""
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(UserError, match=r'sacrebleu: pip install "captioner\[translate\]"'):

@@ -19,7 +19,7 @@ from captioner.runs.photos import Rows
 from captioner.runs.run import Recipe, train_run
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import from_mapping
-from captioner.training.loop import Batches
+from captioner.training.batches import Batches
 from captioner.vision.encoder import VGGEncoder
 from captioner.vision.encoder_config import VGGConfig
 
@@ -149,6 +149,6 @@ def assert_resumes(
     assert log_of(split) == log_of(whole)
 
 
-def whole_batches(data: Batches, epoch: int, first: int = 0) -> list[Any]:
+def whole_batches(data: Batches[Any, Any], epoch: int, first: int = 0) -> list[Any]:
     """The batches of an epoch from number `first` on, as one process has them."""
     return [batch for (batch,) in data.batches(epoch, first)]

@@ -192,7 +192,9 @@ def test_nothing_is_written_before_all_files_are_read(
     assert not (tmp_path / "run").exists()
 
 
-def test_what_a_run_lacks_is_named(config: Config, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_missing_photos_or_packages_and_a_locked_folder_are_named(
+    config: Config, tmp_path: Path, monkeypatch: Patch
+) -> None:
     (tmp_path / "photos" / "7.png").write_bytes(b"no photo")
     with pytest.raises(UserError, match="6 photos to train on and 1 to validate on are too few"):
         train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "one")

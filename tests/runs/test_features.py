@@ -13,7 +13,7 @@ from captioner.errors import UserError
 from captioner.runs import features
 from captioner.runs.features import encoder_of, extract_features
 from captioner.runs.photos import PixelRows, StoredRows, read_training
-from captioner.training.distributed import Engine
+from captioner.training.distributed import Processes
 from captioner.vision.feature_store import FeatureStore
 
 
@@ -25,7 +25,7 @@ def config(config: Config, tmp_path: Path) -> Config:
 
 
 def filled(config: Config, folder: Path) -> dict[str, FeatureStore]:
-    return extract_features(recipe_of(config, features={"folder": str(folder)}), Engine())
+    return extract_features(recipe_of(config, features={"folder": str(folder)}), Processes())
 
 
 def assert_same_rows(found: dict[str, FeatureStore], expected: dict[str, FeatureStore]) -> None:
@@ -48,18 +48,18 @@ def test_stored_rows_are_those_read_in_the_step_in_its_precision(config: Config)
     torch.testing.assert_close(wide, encoder(recipe.preprocessing.normalise(pixels)).detach())
     assert 0 < float((wide - narrow).norm() / wide.norm()) < 0.03
     with pytest.raises(UserError, match="no folder for features: give --out"):
-        extract_features(recipe_of(config, features={"folder": None}), Engine())
-    stored = extract_features(recipe, Engine())["train"].read([0, 3, 4])
+        extract_features(recipe_of(config, features={"folder": None}), Processes())
+    stored = extract_features(recipe, Processes())["train"].read([0, 3, 4])
     torch.testing.assert_close(stored, narrow, rtol=0.02, atol=0.02)
     with pytest.raises(UserError, match=r"differs from this run in encoder\.precision;"):
-        extract_features(recipe_of(config), Engine())
+        extract_features(recipe_of(config), Processes())
 
 
 def test_a_finished_store_stays_and_rows_are_mirrored(config: Config, capsys: Output) -> None:
-    folder = extract_features(recipe_of(config), Engine())["train"].folder
+    folder = extract_features(recipe_of(config), Processes())["train"].folder
     assert "features, train: 12/12 images" in capsys.readouterr().err
     before = {path: path.stat().st_mtime_ns for path in [folder, *folder.iterdir()]}
-    stores = extract_features(recipe_of(config), Engine())
+    stores = extract_features(recipe_of(config), Processes())
     assert {path: path.stat().st_mtime_ns for path in [folder, *folder.iterdir()]} == before
     assert capsys.readouterr().err == ""
     plain, flipped = stores["train"].read([0, 6])
@@ -109,12 +109,12 @@ def test_several_processes_make_one_store(config: Config, tmp_path: Path) -> Non
 
 
 def test_photos_changed_under_their_name_are_encoded_again(config: Config, capsys: Output) -> None:
-    before = extract_features(recipe_of(config), Engine())["train"]
+    before = extract_features(recipe_of(config), Processes())["train"]
     old = before.read(range(before.record.rows))
     train, _, _ = read_training(recipe_of(config).data)
     save_photo(Path(str(train[2].path)), 99, (64, 48))
     capsys.readouterr()
-    after = extract_features(recipe_of(config), Engine())["train"]
+    after = extract_features(recipe_of(config), Processes())["train"]
     assert f"encoded again: 1 photo that changed, {train[2].name} the first" in (
         capsys.readouterr().out
     )

@@ -81,7 +81,7 @@ def test_a_folder_a_file_of_coco_and_shards_need_no_config(tmp_path: Path) -> No
         read_training(read_any_recipe(coco).data)
 
 
-def test_what_a_config_leaves_out_comes_from_the_model_that_it_names(run: Path) -> None:
+def test_fields_left_out_come_from_the_model_that_a_config_names(run: Path) -> None:
     model, packaged = load_model(run / "model"), load_model(model_folder())
     given = {"start_from": str(run), "decoder": {"dropout": 0.1}, "training": {"epochs": 1}}
     filled = with_model_sections(given)

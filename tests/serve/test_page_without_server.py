@@ -231,7 +231,7 @@ def test_it_runs_on_nginx_as_installed(folder: Path, browser: Browser, tmp_path:
         ("start.onnx", b"x", "start.onnx: 1 of "),
     ],
 )
-def test_what_could_not_be_loaded_is_named(
+def test_the_page_names_a_file_that_it_could_not_load(
     folder: Path, browser: Browser, tmp_path: Path, name: str, content: bytes | None, reason: str
 ) -> None:
     site = shutil.copytree(folder, tmp_path / "site")

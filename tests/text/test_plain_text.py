@@ -95,7 +95,7 @@ def test_a_tag_has_its_usual_case(tag: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "d", "french", "de_DE", "de-"])
-def test_what_is_no_tag_is_refused(text: str) -> None:
+def test_a_wrong_language_tag_is_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"^--language .* is not a language"):
         language_tag(text, "--language")
 

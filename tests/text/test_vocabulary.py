@@ -201,7 +201,7 @@ def words(*ordinary: object) -> dict[str, Any]:
         (SubwordVocabulary, {"case": "keep", "model": "aaaa"}, 'no "model"'),
     ],
 )
-def test_what_is_no_vocabulary_is_refused(kind: Any, value: object, sentence: str) -> None:
+def test_a_damaged_vocabulary_is_refused(kind: Any, value: object, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         kind.from_json(value, "v.json")
 

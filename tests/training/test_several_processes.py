@@ -10,7 +10,7 @@ from samples import Patch, log_of
 from training_samples import ALL_STEPS, EPOCHS, STEPS, as_two, content_of, make_model, run
 
 from captioner.errors import UserError
-from captioner.training.distributed import Engine
+from captioner.training.distributed import Processes
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_resumed_two_processes_end_where_they_would_have_ended(two: Path) -> Non
 
 
 @pytest.mark.slow
-def test_what_fails_in_one_process_ends_both(two: Path) -> None:
+def test_a_failure_in_one_process_ends_both(two: Path) -> None:
     """A loss that is no number, and an error while the other waits."""
     first, second = (each["ended"] for each in seen(two, "spoiled"))
     assert "gradient is nan at step 6, in epoch 2: lower learning_rate" in first
@@ -81,9 +81,9 @@ def test_what_fails_in_one_process_ends_both(two: Path) -> None:
 def test_several_processes_do_not_share_one_gpu(monkeypatch: Patch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="train on cpu or cuda, not on cuda:1"):
-        Engine("cuda:1")
+        Processes("cuda:1")
     with pytest.raises(UserError, match="train on cpu or cuda, not on mps"):
-        Engine("mps")
+        Processes("mps")
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(UserError, match=r"one of 2 processes, which torchrun should start, .*RANK"):
-        Engine()
+        Processes()

@@ -147,7 +147,7 @@ def test_a_gradient_that_is_no_number_stops_the_run_and_changes_no_weight(
         assert torch.equal(found, weight)
 
 
-def test_what_cannot_train_is_refused(tmp_path: Path) -> None:
+def test_runs_that_cannot_train_are_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):  # A second signal ends a run at once.
         run(tmp_path, Data(lambda *_: (interrupt(), interrupt())))
     with pytest.raises(UserError, match="the validation score 'score' is not a number"):

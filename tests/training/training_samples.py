@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 import captioner
 from captioner.errors import UserError
+from captioner.training.batches import Batches, Place
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
-from captioner.training.distributed import Engine
+from captioner.training.distributed import Processes
 from captioner.training.loop import Interrupted, Trainer, Validated, Validation, train
 from captioner.training.optimizer import make_optimizer
 
@@ -40,38 +41,32 @@ class Batch(NamedTuple):
         return self
 
 
-class Data:
+class Data(Batches[int, Batch]):
     """Thirteen examples. `before` is called with epoch, step and rank before each step is given."""
 
     def __init__(self, before: Callable[[int, int, int], object] = lambda *_: None) -> None:
         self.before = before
         self.given: list[tuple[int, int]] = []
 
-    def __len__(self) -> int:
-        return STEPS
-
-    def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Batch], None, None]:
-        inputs = torch.randn(EXAMPLES, 3, generator=torch.Generator().manual_seed(7))
+    def plan(self, epoch: int) -> list[list[int]]:
         order = torch.randperm(EXAMPLES, generator=torch.Generator().manual_seed(epoch))
-        for number in range(first, STEPS):
-            self.before(epoch, number, parts[0])
-            self.given.append((epoch, number))
-            rows = order[number * BATCH : (number + 1) * BATCH]
-            made = []
-            for part in parts:
-                own = rows[part::part_count]
-                values = inputs[own] if len(own) else torch.full((1, 3), torch.nan)
-                made.append(Batch(values, values.sum(dim=1, keepdim=True), len(own) / len(rows)))
-            yield made
+        return [rows.tolist() for rows in order.split(BATCH)]
+
+    def part(self, examples: list[int], part: int, part_count: int, place: Place) -> Batch:
+        self.before(*place, part)
+        if place not in self.given[-1:]:
+            self.given.append(place)
+        inputs = torch.randn(EXAMPLES, 3, generator=torch.Generator().manual_seed(7))
+        own = examples[part::part_count]
+        values = inputs[own] if own else torch.full((1, 3), torch.nan)
+        return Batch(values, values.sum(dim=1, keepdim=True), len(own) / len(examples))
 
 
 def trainer_of(model: nn.Module, config: TrainingConfig, folder: Path) -> Trainer:
     """A trainer at its first step, on the model's device."""
     device = next(model.parameters()).device
     optimizer = make_optimizer(model, config)
-    trainer = Trainer(model, Data(), config, folder, None, optimizer, Engine(device))
+    trainer = Trainer(model, Data(), config, folder, None, optimizer, Processes(device))
     trainer.begin(resume=False)
     return trainer
 
@@ -150,19 +145,19 @@ def run(
     *,
     model: Model | None = None,
     validator: Validator | None = None,
-    engine: Engine | None = None,
+    processes: Processes | None = None,
     resume: bool = False,
     **options: Any,
 ) -> tuple[Model, Validator, Position]:
     """Train a new model, as a command that is started would."""
     model = make_model() if model is None else model
     if validator is None:
-        validator = Validator(model, rank=0 if engine is None else engine.rank)
+        validator = Validator(model, rank=0 if processes is None else processes.rank)
     plateau = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": 0.05, "decay_patience": 1}
     config = TrainingConfig(**{**plateau, **options})
     validation = Validation(validator.run, "score", validator.keep)
     data = Data() if data is None else data
-    position = train(model, data, config, folder, validation, resume, engine=engine)
+    position = train(model, data, config, folder, validation, resume, processes=processes)
     return model, validator, position
 
 
@@ -198,14 +193,14 @@ def spoiled(extra: Callable[[Tensor], Tensor], rank: int = 0) -> dict[str, Any]:
 
 def train_all(folder: Path, seen: dict[str, Any]) -> None:
     """Trains, and notes by name how it ended; the last run fails while processes wait."""
-    with Engine("cpu") as engine:
+    with Processes("cpu") as processes:
 
         def note(name: str, to: str | None = None, **options: Any) -> None:
             data = options.setdefault("data", Data())
             noted: dict[str, Any] = {}
 
             def train_and_note() -> None:
-                model, validator, _ = run(folder / (to or name), engine=engine, **options)
+                model, validator, _ = run(folder / (to or name), processes=processes, **options)
                 noted["kept"] = len(validator.kept)
                 noted["weights"] = [each.flatten().tolist() for each in model.parameters()]
 
@@ -219,7 +214,7 @@ def train_all(folder: Path, seen: dict[str, Any]) -> None:
         note("resumed", to="stopped", resume=True)
         note("spoiled", **spoiled(lambda loss: loss * torch.nan, rank=1))
         no_memory = torch.OutOfMemoryError("out of memory")
-        run(folder / "within", engine=engine, **spoiled(raising(no_memory), rank=1))
+        run(folder / "within", processes=processes, **spoiled(raising(no_memory), rank=1))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def test_sentences_are_translated_in_order_whatever_the_batch(name: str) -> None
             np.testing.assert_allclose(each.alignment, alone.alignment, atol=1e-4, rtol=1e-3)
 
 
-def test_what_a_translation_holds() -> None:
+def test_a_translation_holds_tokens_scores_and_alignment() -> None:
     escaped, *found = make_translator().translate(["A man &quot;runs&quot;", *SENTENCES])
     assert escaped.source_tokens == ("a", "man", '"', "runs", '"', "<end>")  # Without entities.
     assert found[0].source_tokens == ("a", "man", "runs", ".", "<end>")
@@ -61,7 +61,7 @@ def test_an_iterator_is_read_batch_by_batch_and_gives_an_iterator() -> None:
     assert [each.text for each in found] == expected[1:]
 
 
-def test_what_is_no_sentence_is_named_or_skipped() -> None:
+def test_a_source_that_is_no_sentence_is_named_or_skipped() -> None:
     translator = make_translator()
     given: list[Any] = ["A man runs.", None, "Dogs run!", b"Dogs run!"]
     with pytest.raises(UserError, match="sentence 2 is of the type NoneType, not text"):

@@ -206,7 +206,7 @@ PNG = encoded(smooth_photo(200, 200), "PNG")
         (PNG[: len(PNG) // 2].ljust(len(PNG), b"\0"), "cannot read the image: "),
     ],
 )
-def test_what_is_no_photo_is_refused_by_name(source: Any, message: str) -> None:
+def test_a_source_that_is_no_photo_is_refused_by_name(source: Any, message: str) -> None:
     assert refusal(source).startswith(message)
 
 
@@ -280,7 +280,7 @@ def test_a_folder_is_gone_through_to_the_bottom_and_sorted(here: Path) -> None:
     assert names(here / "photos") == [(here / name).as_posix() for name in found]
 
 
-def test_what_is_named_outright_is_taken_in_its_order_whatever_it_is(here: Path) -> None:
+def test_named_files_are_taken_in_order_whatever_their_kind(here: Path) -> None:
     files = ["photos/notes.txt", "photos/b.jpg", "photos/.hidden.jpg", "photos/trip/no_suffix"]
     files += ["missing.jpg", "photos/b.jpg"]
     assert names(*files) == files
@@ -357,7 +357,7 @@ def test_problems_are_reported_and_the_rest_is_found(here: Path, path: str, prob
         photo_files([path])
 
 
-def test_what_systems_leave_in_folders_is_no_photo(tmp_path: Path) -> None:
+def test_files_that_systems_leave_in_folders_are_no_photos(tmp_path: Path) -> None:
     names = ["@eaDir/1.jpg/SYNOPHOTO_THUMB_XL.jpg", "#recycle/1.jpg", "._1.jpg", "1.jpg"]
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ def bomb(mode: str, width: int, height: int, kind: str = "PNG", **options: Any) 
         (bomb("I;16", 9_000, 9_000), "too large: its 9000 x 9000 take 648 MB to decode, and the"),
     ],
 )
-def test_what_takes_too_much_is_refused_before_decoding(content: bytes, reason: str) -> None:
+def test_too_large_photos_are_refused_before_decoding(content: bytes, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         load_image(content, name="photo", sufficient_side=512)
 
