@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from lxml import etree
 
-from captioner.data.inside_photos import is_by_camera, read_inside
+from captioner.data.inside_photos import by_people, read_inside
 from captioner.errors import CONTROLS, UserError
 from captioner.files import refuse_os_errors
 
@@ -111,8 +111,7 @@ class XmpPacket:
             for element in part.iterchildren(name):
                 items = sorted(element.iter(_ITEM), key=lambda item: _language(item) != "x-default")
                 texts += map(_text, items or [element])
-            is_exif = name in _EXIF_COPIES
-            found += [text for text in texts if text and not is_by_camera(text, is_exif)]
+            found += by_people(texts, is_exif=name in _EXIF_COPIES)
         return [*dict.fromkeys(found)]
 
     def own_texts(self, name: str) -> list[str]:
