@@ -21,7 +21,7 @@ from typing import IO, Any, BinaryIO
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.vision.images import load_image, original_size
+from captioner.vision.formats import load_here, original_size
 from captioner.vision.pixels import BUDGET, HELD, ORIGINAL_SIZE
 
 MEMORY = HELD + 100_000_000  # Bytes that a process may allocate, where the system can limit it.
@@ -41,8 +41,7 @@ class DecodingPool:
     seconds = SECONDS
 
     def __init__(self, processes: int, seconds: float | None = None) -> None:
-        if seconds is not None:
-            self.seconds = seconds
+        self.seconds = seconds or self.seconds
         self._decoders = [_Decoder() for _ in range(processes)]
         self._idle: queue.SimpleQueue[_Decoder] = queue.SimpleQueue()
         for decoder in self._decoders:
@@ -188,7 +187,7 @@ def answer_requests() -> None:
         options = request["options"]
         longest = options.pop("thumbnail", None)
         try:
-            photo = load_image(request["content"], permit=permit, **options)
+            photo = load_here(request["content"], hold=permit, **options)
         except UserError as error:
             _send(answers, {"error": str(error)})
             continue
