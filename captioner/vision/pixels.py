@@ -69,21 +69,18 @@ def is_heavy(image: Image.Image, file: BinaryIO, held: int, size: tuple[int, int
     if image.format not in ("JPEG", "MPO"):
         return False
     place = file.tell()
-    file.seek(0, os.SEEK_END)
-    if file.tell() > _LIGHT:
+    if file.seek(0, os.SEEK_END) > _LIGHT:
         return True
     file.seek(0)
+    head = file.read(place)
     if image.format == "JPEG" and not image.info.get("progressive"):
         # After a first scan with all channels the decoder reads no other.
-        head = file.read(place)
         # The head ends with _SCAN, the length of the rest, the count n of channels, 2 n + 3 bytes.
         starts = {n: _SCAN + bytes([0, 6 + 2 * n, n]) for n in range(1, 5)}
         counts = [n for n in starts if head[-8 - 2 * n :].startswith(starts[n])]
         if counts[:1] == [len(image.getbands())]:
-            file.seek(place)
             return False
-        file.seek(0)
-    scans = file.read().count(_SCAN)  # The decoder decodes every one.
+    scans = head.count(_SCAN) + file.read().count(_SCAN)  # The decoder decodes every one.
     file.seek(place)
     return scans * size[0] * size[1] > 4 * _LIGHT
 
