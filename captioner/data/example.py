@@ -118,12 +118,14 @@ class Problems:
 
 
 @dataclass
-class _Photo:
+class SourcePhoto:
+    """A photo as a reader finds it."""
+
     image_id: ImageId
-    record: str  # Its name, for messages.
     path: Path | ShardMember
-    split: str | None  # None if the source has no splits.
-    name: str  # By which it is drawn for validation.
+    record: str  # Its name, for messages.
+    split: str | None = None  # None if the source has no splits.
+    name: str = ""  # By which it is drawn for validation; by default its id.
     captions: list[tuple[str, str]] = field(default_factory=list)  # Each with its record.
 
 
@@ -141,35 +143,30 @@ class Collector:
         self._check_files = check_files
         self._images = images
         self._in_other_case: list[str] = []
-        self._photos: dict[str, _Photo] = {}
+        self._photos: dict[str, SourcePhoto] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
         return str(image_id) in self._photos
 
-    def add_image(
-        self,
-        image_id: ImageId,
-        path: Path | ShardMember,
-        record: str,
-        split: str | None = None,
-        name: str | None = None,
-    ) -> bool:
-        """Add an image; False, and a problem, if it was added before. See `_Photo`."""
-        key = str(image_id)
-        if self._check_files and isinstance(path, Path):
-            existing = existing_path(path)  # Names of tables are often composed, of files not.
-            if existing.name != path.name and existing.name.lower() == path.name.lower():
-                self._in_other_case.append(f"{existing.name} for {path.name}")
-            path = existing
-        first = self._photos.get(key)
-        if first is None:
-            self._photos[key] = _Photo(image_id, record, path, split, name or key)
-        elif first.split != split:  # A model must not be validated on its training data.
-            both = f"{first.split or 'none'} and {split or 'none'}"
-            self.problems.add("image in two splits", f"{record}: {both}")
-        else:
-            self.problems.add("duplicate image", f"{record}, as {first.record}")
-        return first is None
+    def add(self, photo: SourcePhoto) -> bool:
+        """Add a photo; False, and a problem, if it was added before."""
+        if self._check_files and isinstance(photo.path, Path):
+            existing = existing_path(
+                photo.path
+            )  # Names of tables are often composed, of files not.
+            if (
+                existing.name != photo.path.name
+                and existing.name.lower() == photo.path.name.lower()
+            ):
+                self._in_other_case.append(f"{existing.name} for {photo.path.name}")
+            photo.path = existing
+        first = self._photos.setdefault(str(photo.image_id), photo)
+        if first.split != photo.split:  # A model must not be validated on its training data.
+            both = f"{first.split or 'none'} and {photo.split or 'none'}"
+            self.problems.add("image in two splits", f"{photo.record}: {both}")
+        elif first is not photo:
+            self.problems.add("duplicate image", f"{photo.record}, as {first.record}")
+        return first is photo
 
     def add_caption(self, image_id: ImageId, text: str, record: str) -> None:
         """Add a caption to an image. record: its name, for messages."""
@@ -217,7 +214,7 @@ class Collector:
                 raise UserError("; ".join([fault, *self.problems.sentences]))
         return [by_split[name] for name in names]
 
-    def _find_moved(self, photos: Sequence[_Photo]) -> None:
+    def _find_moved(self, photos: Sequence[SourcePhoto]) -> None:
         """If none of the photos exists, find them in the folder of images, or refuse them."""
         if not photos or any(map(self._exists, photos)):
             return
@@ -237,8 +234,9 @@ class Collector:
         Drawn by a hash of their names, most photos keep their split when others are added.
         """
 
-        def drawn_by(photo: _Photo) -> bytes:
-            return hashlib.sha256(f"{_SEED} {photo.name}".encode("utf-8", "replace")).digest()
+        def drawn_by(photo: SourcePhoto) -> bytes:
+            name = photo.name or photo.image_id
+            return hashlib.sha256(f"{_SEED} {name}".encode("utf-8", "replace")).digest()
 
         photos = sorted(self._photos.values(), key=drawn_by)
         source = self.problems.source
@@ -257,11 +255,11 @@ class Collector:
         drawn = f"{share}, are the split {VALIDATION}, the others {TRAIN}"
         self.problems.notes.append(f"{source} has no splits: {drawn}")
 
-    def _exists(self, photo: _Photo) -> bool:
+    def _exists(self, photo: SourcePhoto) -> bool:
         path = photo.path
         return not (self._check_files and isinstance(path, Path)) or os.path.isfile(path)
 
-    def _example(self, photo: _Photo) -> Example | None:
+    def _example(self, photo: SourcePhoto) -> Example | None:
         """A photo with its captions that have words; None, and a problem, if it lacks either."""
         captions = []
         for text, record in photo.captions:

@@ -19,7 +19,7 @@ from pydantic import FailFast
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data import table
-from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems
+from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems, SourcePhoto
 from captioner.errors import UserError
 from captioner.files import existing_path, read_json, read_text
 from captioner.schema import Id, Records, Text, from_mapping
@@ -124,8 +124,9 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
             folder = folder_of(match and match.group(), split, *named)
             path = folder / name
             # Drawn splits do not depend on ids.
-            drawn_by = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None
-            collector.add_image(image["id"], path, f"image {image['id']}", split, drawn_by)
+            drawn_by = Path(os.path.relpath(path, images)).as_posix() if is_drawn else ""
+            record = f"image {image['id']}"
+            collector.add(SourcePhoto(image["id"], path, record, split, drawn_by))
         for entry in document.annotations:
             collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
 
@@ -173,7 +174,7 @@ def read_karpathy(annotations: Path, images: Path, splits: Splits, collector: Co
         if split == "restval" and split not in splits:
             split = TRAIN
         path = folder_of(entry.get("filepath")) / file_name
-        if collector.add_image(image_id, path, record, split):
+        if collector.add(SourcePhoto(image_id, path, record, split)):
             for place, sentence in enumerate(entry["sentences"]):
                 collector.add_caption(image_id, sentence["raw"], f"sentence {place} of {record}")
 
@@ -195,7 +196,7 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
         problems.source += f" with split list {listed}"
         for number, name in table.numbered_lines(read_text(listed, "split list")):
             record = f"image {name.strip()} (line {number} of {listed})"
-            collector.add_image(name.strip(), images / name.strip(), record, split)
+            collector.add(SourcePhoto(name.strip(), images / name.strip(), record, split))
     for number, line in lines:
         match = _LINE.fullmatch(line)
         name = match["image"].strip() if match else ""
@@ -203,7 +204,7 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
             problems.add("row without NAME#NUMBER, a tab and a caption", f"line {number}")
             continue
         if None in splits and name not in collector:
-            collector.add_image(name, images / name, f"image {name} (line {number})")
+            collector.add(SourcePhoto(name, images / name, f"image {name} (line {number})"))
         if name in collector:
             record = f"caption {name}#{match['number']} (line {number})"
             collector.add_caption(name, match["caption"], record)

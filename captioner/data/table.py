@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from captioner.data.example import SPLIT_OF, Collector, Problems
+from captioner.data.example import SPLIT_OF, Collector, Problems, SourcePhoto
 from captioner.data.xmp import Spellings, photo_descriptions, spellings
 from captioner.errors import UserError, counted
 from captioner.files import existing_path, parse_json, read_text
@@ -72,7 +72,7 @@ def read_table(
             record = f"image {row.image} ({row.record})"
             path = row.photo or images / row.image
             path = _with_suffix(path) if isinstance(path, Path) else path
-            is_added[key] = collector.add_image(row.image, path, record, row.split)
+            is_added[key] = collector.add(SourcePhoto(row.image, path, record, row.split))
         for caption in row.captions if is_added[key] else ():
             collector.add_caption(row.image, caption, row.record)
 
