@@ -1,6 +1,7 @@
 """Finds photos by files, folders and patterns, and loads them from untrusted files."""
 
 import glob
+import json
 import os
 import re
 from collections import Counter
@@ -23,33 +24,16 @@ from captioner.vision.formats import opened as opened
 from captioner.vision.formats import original_size as original_size
 from captioner.vision.formats import photo_name as photo_name
 
-PHOTO_SUFFIXES: frozenset[str] = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".avif"}
-    | {".tif", ".tiff", ".bmp", ".dib", ".pcx", ".ppm", ".pgm", ".pbm", ".pnm", ".pfm"}
-    | {".jp2", ".jpx", ".jpf", ".j2k", ".j2c", ".jpc", ".heic", ".heif", ".hif"}
-)
+_NAMES = json.loads(Path(__file__).with_name("file_names.json").read_text(encoding="utf-8"))
+"""In lower case: suffixes of photos, of what is left out, and names of leftovers, as expressions.
+
+Leftovers are what Synology, QNAP, macOS, Windows, Linux and photo managers leave in folders."""
+
+PHOTO_SUFFIXES = frozenset(f".{suffix}" for suffix in _NAMES["photos"].split())
 """Lower-case suffixes of the images taken from a folder."""
 
-# What Synology, QNAP, macOS, Windows, Linux and photo managers leave in folders, in lower case.
-_LEFTOVERS = re.compile(
-    r"@eadir|@tmp|@recycle|@recently-snapshot|@sharesnap|#recycle|#snapshot|__macosx|lost\+found|"
-    r"\$recycle\.bin|recycler|system volume information|found\.\d{3}|(eh)?thumbs\.db|desktop\.ini|"
-    r"synophoto_(thumb|film).*|.+\.lrdata|\.(_.*|ds_store|appledouble|thumbnails|@__thumb|trash.*|"
-    r"dtrash|picasaoriginals|spotlight-v100|fseventsd|synologyworkingdirectory|git)|"
-    r".+_exiftool_tmp"
-)
-
-_RAW = (
-    "3fr ari arw bay cap cr2 cr3 crw dcr dcs dng drf eip erf fff gpr iiq k25 kdc mdc mef mos mrw "
-    "nef nrw orf ori pef ptx pxn r3d raf raw rw2 rwl rwz sr2 srf srw x3f"
-)
-_VIDEOS = (
-    "3g2 3gp asf avi dv f4v flv hevc insv lrv m2t m2ts m2v m4v mjpeg mkv mod mov mp4 mpeg mpg mts "
-    "mxf ogv qt rm tod ts vob webm wmv"
-)
-_PICTURES = "ai dds eps exr hdr icns ico jxl jxr psb psd svg svgz tga wdp xcf"
-_OTHERS = {"raw file": _RAW, "video": _VIDEOS, "other picture": _PICTURES}
-_LEFT_OUT = {f".{end}": kind for kind, ends in _OTHERS.items() for end in ends.split()}
+_LEFTOVERS = re.compile("|".join(_NAMES["leftovers"]))
+_LEFT_OUT = {f".{end}": kind for kind, ends in _NAMES["left out"].items() for end in ends.split()}
 
 # file:///photos, file:/photos, and file:///C:/photos, without the path.
 _FILE_ADDRESS = re.compile(r"file:(//(localhost)?(?=/))?(/(?=[a-z]:/)|(?=/))", re.IGNORECASE)
