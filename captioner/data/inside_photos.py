@@ -14,6 +14,7 @@ from mmap import ACCESS_READ, mmap
 from operator import itemgetter
 from pathlib import Path
 from struct import error as StructError
+from typing import IO
 
 from PIL import Image
 from PIL.ExifTags import IFD, Base
@@ -103,15 +104,15 @@ def _blocks(image: ImageFile) -> Iterator[_Block]:
     yield "Comment", image.info.get("comment", b"")
     if isinstance(image, JpegImageFile):
         yield from _blocks_of_jpeg(image)
+    elif image.format == "PNG" and image.fp:
+        yield from _blocks_of_png(image.fp)
     elif image.fp:
         with mmap(image.fp.fileno(), 0, access=ACCESS_READ) as content:
             yield from _blocks_of_content(image.format, content)
 
 
 def _blocks_of_content(kind: str | None, content: mmap) -> Iterator[_Block]:
-    if kind == "PNG":
-        yield from _blocks_of_png(content)
-    elif kind == "GIF":
+    if kind == "GIF":
         yield from (("xmp", found[1]) for found in _GIF_XMP.finditer(content))
     elif kind == "JPEG2000":
         for box in _JPEG_2000_BOX.finditer(content):  # Also in other boxes.
@@ -136,20 +137,20 @@ def _blocks_of_jpeg(image: JpegImageFile) -> Iterator[_Block]:
         yield "xmp", b"".join(part for _, _, part in parts)
 
 
-def _blocks_of_png(content: mmap) -> Iterator[_Block]:
+def _blocks_of_png(file: IO[bytes]) -> Iterator[_Block]:
     """Those of all chunks, also behind the pixels."""
-    content.seek(8)
-    chunks = PngStream(content)
-    with suppress(SyntaxError, ValueError, StructError):  # The end.
+    file.seek(8)
+    chunks = PngStream(file)
+    with suppress(SyntaxError, StructError):  # The end.
         while True:
             name, start, size = chunks.read()
             if name == b"eXIf":
-                yield "exif", content[start : start + size]
+                yield "exif", file.read(size)
             elif name in (b"tEXt", b"zTXt", b"iTXt"):
                 with suppress(Exception):
                     chunks.call(name, start, size)
                     yield _block_of_text(*chunks.im_text.popitem())
-            content.seek(start + size + 4)
+            file.seek(start + size + 4)
 
 
 def _block_of_text(keyword: str, text: str) -> _Block:

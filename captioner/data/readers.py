@@ -10,7 +10,7 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,15 @@ from pydantic import FailFast
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data import table
-from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems, SourcePhoto
+from captioner.data.example import (
+    TRAIN,
+    VALIDATION,
+    Collector,
+    Example,
+    Problems,
+    SourcePhoto,
+    Splits,
+)
 from captioner.errors import UserError
 from captioner.files import existing_path, read_json, read_text
 from captioner.schema import Id, Records, Text, from_mapping
@@ -29,7 +37,6 @@ _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
 _SPLIT = re.compile(r"(?<![a-z])(?:train|val|test)(?:20\d\d)?(?![a-z0-9])")
 _LINE = re.compile(r"(?P<image>[^\t]+)#(?P<number>[0-9]{1,9})\t(?P<caption>.*)", re.DOTALL)
 _LISTS = {"train": "train", "val": "dev", "test": "test"}  # As in Flickr_8k.devImages.txt.
-Splits = Sequence[str | None]
 
 
 def format_of(path: Path) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.random import Generator as Random
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from pydantic import Field, model_validator
@@ -148,9 +149,7 @@ def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
     ]
 
 
-def _draft(
-    random: np.random.Generator, kind: int, config: ShapesConfig
-) -> tuple[ShapesObject, Points]:
+def _draft(random: Random, kind: int, config: ShapesConfig) -> tuple[ShapesObject, Points]:
     """A randomly placed object and its outline; `kind` counts in order of mention."""
     colour, shape = list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)]
     smallest, largest = config.object_size
@@ -208,7 +207,7 @@ _CORNERS = {
 }
 
 
-def _background(random: np.random.Generator, size: int) -> Image.Image:
+def _background(random: Random, size: int) -> Image.Image:
     """A pale canvas whose brightness and tint change a little across it."""
     ends = random.uniform(222, 246) + random.uniform(-9, 9, size=(2, 3))  # (end, channel)
     angle = random.uniform(0, 2 * math.pi)
@@ -218,9 +217,7 @@ def _background(random: np.random.Generator, size: int) -> Image.Image:
     return Image.fromarray(pixels.round().astype(np.uint8))
 
 
-def _draw(
-    image: Image.Image, item: ShapesObject, outline: Points, random: np.random.Generator
-) -> None:
+def _draw(image: Image.Image, item: ShapesObject, outline: Points, random: Random) -> None:
     """Draw an object onto the picture, its colour slightly varied."""
     tint = random.uniform(-12, 12, size=3)
     red, green, blue = np.clip(np.array(COLOURS[item.colour]) + tint, 0, 255).round().tolist()

@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from captioner.data.example import SPLIT_OF, Collector, Problems, SourcePhoto
+from captioner.data.example import SPLIT_OF, Collector, Problems, SourcePhoto, Splits
 from captioner.data.xmp import Spellings, photo_descriptions, spellings
 from captioner.errors import UserError, counted
 from captioner.files import existing_path, parse_json, read_text
@@ -49,9 +49,10 @@ class _Row(NamedTuple):
     photo: ShardMember | None = None  # In a shard, named `image`.
 
 
-def read_table(
-    annotations: Path, images: Path, splits: Sequence[str | None], collector: Collector
-) -> None:
+_Rows = dict[str, tuple[str, list[_Row]]]  # By photo, each with where they stand.
+
+
+def read_table(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
     """Read a table, a folder (see `_of_folder`) or a pattern of shards (see `read_shards`).
 
     annotations: `text_records` says which files. A caption may be a list of them. Photos may lie in
@@ -141,14 +142,12 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     return iter(rows)
 
 
-def _rows_of_tables(
-    photos: Sequence[Path], folder: Path, problems: Problems
-) -> tuple[dict[str, tuple[str, list[_Row]]], int]:
+def _rows_of_tables(photos: Sequence[Path], folder: Path, problems: Problems) -> tuple[_Rows, int]:
     """The rows of tables by photo, with the table's name; and how many captioner wrote.
 
     The table is the first of `_METADATA` in each folder between a folder and its photos.
     """
-    found: dict[str, tuple[str, list[_Row]]] = {}
+    found: _Rows = {}
     left_out = 0
     skips_own = not problems.by_captioner
     above = {parent for photo in photos for parent in photo.parents}
@@ -284,7 +283,8 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
 def _row(where: str, record: Mapping[str, Any], problems: Problems) -> _Row | None:
     """A row of a record; None, and a problem, if a column has no text."""
     columns = _columns(tuple(record))
-    image, caption, split = (record.get(columns.get(column, column)) for column in _COLUMNS)
+    values: list[Any] = [record.get(columns.get(column, column)) for column in _COLUMNS]
+    image, caption, split = values
     captions = caption if isinstance(caption, list) else [caption]
     photo = image if isinstance(image, ShardMember) else None
     are_valid = {
@@ -318,9 +318,9 @@ def _columns(names: tuple[str, ...]) -> dict[str, str]:
 def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tuple[str, Any]]:
     _, separator = header(text)
     csv_file = io.StringIO(text, newline="")
-    # Flickr30k's has quotation marks in its captions.
-    quoting = csv.QUOTE_NONE if separator == "|" else csv.QUOTE_MINIMAL
-    table = csv.DictReader(csv_file, strict=True, delimiter=separator, quoting=quoting)
+    table = csv.DictReader(csv_file, strict=True, delimiter=separator)
+    if separator == "|":  # Flickr30k's has quotation marks in its captions.
+        table = csv.DictReader(csv_file, delimiter=separator, quoting=csv.QUOTE_NONE)
     if not text.strip():
         raise UserError(f"{what} {file} is empty")
     try:

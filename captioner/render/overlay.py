@@ -26,6 +26,7 @@ Region: TypeAlias = tuple[float, float, float, float]
 """
 
 Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".pdf")
 PAGE_SUFFIXES = (".html", ".htm")
@@ -85,7 +86,7 @@ def overlay(
     """
     weights = check_map(attention_map)
     pixel_values: Floats = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
-    light = brightness(place(weights, photo.size, region), weights.size)  # (height, width)
+    light = brightness(upsample(weights, photo.size, region), weights.size)  # (height, width)
 
     grey = pixel_values @ _GREY
     everywhere = _brightened(pixel_values, strength * _lift(float(grey.mean())))
@@ -109,10 +110,10 @@ def overlay(
     return Image.fromarray((drawn.clip(0, 1) * 255 + 0.5).astype(np.uint8))
 
 
-def brightness(placed: npt.NDArray[np.float64], cells: int) -> Floats:
+def brightness(upsampled: Doubles, cells: int) -> Floats:
     """Scale a map (height, width), upsampled from `cells`, to [0, 1] for `overlay`."""
-    scale = max(float(placed.max()), STYLE.flat_peak / cells)
-    return (placed / scale).astype(np.float32)
+    scale = max(float(upsampled.max()), STYLE.flat_peak / cells)
+    return (upsampled / scale).astype(np.float32)
 
 
 def _lift(grey: float) -> float:
@@ -146,9 +147,7 @@ def _contour(light: Floats, width: float) -> Floats:
     return np.clip(width / 2 + 0.5 - distance, 0, 1)  # type: ignore[no-any-return]
 
 
-def place(
-    attention_map: npt.ArrayLike, photo_size: tuple[int, int], region: Region
-) -> npt.NDArray[np.float64]:
+def upsample(attention_map: npt.ArrayLike, photo_size: tuple[int, int], region: Region) -> Doubles:
     """Upsample a map (rows, columns) to its region of a photo: (height, width).
 
     A pixel is a mean of the cells around it, weighted by a cubic B-spline, so that values keep
@@ -165,14 +164,14 @@ def place(
     # Centres of the pixels in the map, in cells from its top left corner.
     y, x = (np.arange(side.start, side.stop) + 0.5 for side in covered)
     down, across = (y - top) / (bottom - top) * rows, (x - left) / (right - left) * columns
-    placed = np.zeros((photo_size[1], photo_size[0]))
+    upsampled = np.zeros((photo_size[1], photo_size[0]))
     by_row = _spline_weights(rows, down) @ weights  # (height, columns)
     # Not `@`: the threads of NumPy's BLAS wait for each other where drawings run in threads.
-    placed[covered] = np.einsum("yc,xc->yx", by_row, _spline_weights(columns, across))
-    return placed  # (height, width)
+    upsampled[covered] = np.einsum("yc,xc->yx", by_row, _spline_weights(columns, across))
+    return upsampled  # (height, width)
 
 
-def _spline_weights(cells: int, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _spline_weights(cells: int, positions: Doubles) -> Doubles:
     """Weight of each cell at each position: (positions, cells); rows sum to 1.
 
     positions: in cells from the outer edge of the first cell; the centre of cell i is at i + 0.5.
@@ -187,7 +186,7 @@ def _spline_weights(cells: int, positions: npt.NDArray[np.float64]) -> npt.NDArr
     return spline[:, 1:-1]
 
 
-def check_map(attention_map: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def check_map(attention_map: npt.ArrayLike) -> Doubles:
     """A map (rows, columns) as float64, checked to be weights that sum to 1."""
     weights = np.asarray(attention_map, dtype=np.float64)
     if weights.ndim != 2 or not (weights >= 0).all() or abs(weights.sum() - 1) > _SUM_TOLERANCE:
@@ -210,8 +209,7 @@ def fit(
     The aspect ratio is kept to the nearest pixel. enlarge: False keeps a smaller photo's size.
     """
     rgb = photo if photo.mode == "RGB" else photo.convert("RGB")
-    scale = longest_side / max(photo.size)
-    scale = scale if enlarge else min(scale, 1.0)
+    scale = longest_side / (max(photo.size) if enlarge else max(*photo.size, longest_side))
     width, height = (max(1, round(side * scale)) for side in photo.size)
     if (width, height) != photo.size:
         rgb = rgb.resize((width, height), Image.Resampling.LANCZOS)

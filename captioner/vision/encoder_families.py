@@ -191,7 +191,7 @@ def _timm(config: NetworkConfig) -> Any:
 def _check_name(config: NetworkConfig, known: Iterable[str]) -> None:
     if config.library_name not in known:
         library = config.name.partition("/")[0]
-        near = near_names(config.library_name, sorted(known), count=5, cutoff=0)
+        near = near_names(config.library_name, sorted(known), count=5, least=0)
         nearest = did_you_mean([f"{library}/{name}" for name in near])
         raise UserError(f"{library} has no network {config.library_name!r}{nearest}")
 

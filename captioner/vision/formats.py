@@ -123,7 +123,7 @@ def photo_name(source: Any, unnamed: str = "the image") -> str:
 def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
     """A photo whose header has been read."""
     with _binary_file(path, str(path)) as file:
-        yield _identify(file, str(path))
+        yield _identify(file, str(path), MAXIMUM_PIXELS)
 
 
 def _image_of_array(array: Any, name: str) -> Image.Image:
@@ -162,9 +162,7 @@ def _binary_file(source: Any, name: str) -> BinaryIO:
     return io.BytesIO(source.read())
 
 
-def _identify(
-    file: BinaryIO, name: str, maximum_pixels: int = MAXIMUM_PIXELS
-) -> ImageFile.ImageFile:
+def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> ImageFile.ImageFile:
     """The image in `file`: reads the header, decodes nothing."""
     try:
         return _open(file, _FORMATS, maximum_pixels)

@@ -63,8 +63,9 @@ def load_image(
     shown_name = photo_name(source) if name is None else name
 
     def in_process(file: BinaryIO) -> Image.Image:
-        is_path = isinstance(source, (str, os.PathLike))
-        content = os.path.abspath(os.fsdecode(source)) if is_path else file
+        content: BinaryIO | str = file
+        if isinstance(source, (str, os.PathLike)):
+            content = os.path.abspath(os.fsdecode(source))
         options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
         return shared_pool(os.getpid()).load(content, shown_name, **options)
 

@@ -8,7 +8,7 @@ import posixpath
 import re
 import tarfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -51,6 +51,7 @@ _LEAST_CELL = 8  # Bytes that a value takes in memory, at least.
 _DENSEST = 16  # The most bytes that a larger one may have for a byte of the file.
 
 ShardRecords = Iterator[tuple[str, dict[str, Any]]]
+_Place = tuple[int, int] | None  # Offset and size in a tar.
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,7 @@ def source_status(source: object) -> os.stat_result | None:
 
 def _check_size(size: int, name: str) -> None:
     if size > _LARGEST_MEMBER:
-        limit = f"the limit is {_LARGEST_MEMBER:,}"
-        raise UserError(f"{name} is too large: {size:,} bytes, {limit}")
+        raise UserError(f"{name} is too large: {size:,} bytes, the limit is {_LARGEST_MEMBER:,}")
 
 
 class _CellReader:
@@ -223,7 +223,7 @@ def _reported(path: str, report: Report) -> Iterator[None]:
 
 def _of_tar(path: str, report: Report) -> ShardRecords:
     names: dict[str, str] = {}  # Of photos and texts, by normalised name.
-    places: dict[str, tuple[int, int] | None] = {}  # The last of a name counts, as to tar.
+    places: dict[str, _Place] = {}  # The last of a name counts, as to tar.
     links: dict[str, str] = {}
     faults: dict[str, str] = {}  # Of what has no place.
     with _reported(path, report):
@@ -279,9 +279,7 @@ def _members(path: str) -> Iterator[tarfile.TarInfo]:
         raise tarfile.ReadError("it is damaged, cut off or compressed, or no tar") from None
 
 
-def _place(
-    name: str, places: dict[str, tuple[int, int] | None], links: dict[str, str]
-) -> tuple[int, int] | None:
+def _place(name: str, places: Mapping[str, _Place], links: Mapping[str, str]) -> _Place:
     """The place of a file in a tar, behind links, also of its folders; None if it has none."""
     for _ in range(40):  # Linux's limit; a circle has no end.
         if places.get(name) or len(name) > 1000:
