@@ -144,10 +144,10 @@ def _blocks_of_png(file: IO[bytes]) -> Iterator[_Block]:
     with suppress(SyntaxError, StructError):  # The end.
         while True:
             name, start, size = chunks.read()
-            if name == b"eXIf":
-                yield "exif", file.read(size)
-            elif name in (b"tEXt", b"zTXt", b"iTXt"):
-                with suppress(Exception):
+            with suppress(Exception):
+                if name == b"eXIf":
+                    yield "exif", chunks.call(name, start, size)
+                elif name in (b"tEXt", b"zTXt", b"iTXt"):
                     chunks.call(name, start, size)
                     yield _block_of_text(*chunks.im_text.popitem())
             file.seek(start + size + 4)

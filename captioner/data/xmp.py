@@ -31,18 +31,11 @@ _RDF, _DC, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
 # `captioner` holds copies of what captioner wrote, to know it again, and of what it replaced.
 _ITEM = f"{_RDF}li"
 
-_EXIF_COPIES = (
-    "{http://ns.adobe.com/tiff/1.0/}ImageDescription",
-    "{http://ns.adobe.com/exif/1.0/}UserComment",
-)
-_IPTC = "{http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/}"
+_EXIF, _IPTC = "{http://ns.adobe.com/", "{http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/}"
+_EXIF_COPIES = (f"{_EXIF}tiff/1.0/}}ImageDescription", f"{_EXIF}exif/1.0/}}UserComment")
+_ACCESSIBLE = (f"{_IPTC}AltTextAccessibility", f"{_IPTC}ExtDescrAccessibility")
 # Properties that describe a photo; programs show the first before the others.
-_DESCRIBING = (
-    f"{_DC}description",
-    *_EXIF_COPIES,
-    f"{_IPTC}AltTextAccessibility",
-    f"{_IPTC}ExtDescrAccessibility",
-)
+_DESCRIBING = (f"{_DC}description", *_EXIF_COPIES, *_ACCESSIBLE)
 _SIDECAR_FOR = re.compile(rb"""SidecarForExtension(?:\s*=\s*["']|>)\s*(\w+)""")
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -142,17 +135,15 @@ class XmpPacket:
             replaced = self._describe(description)
         keywords = self._set_keywords(description.keywords, iptc_keywords)
         confidence = self._property(f"{_OWN}confidence")
-        if is_described or is_taken_out or description.confidence is None:
-            confidence.getparent().remove(confidence)
-        else:
-            confidence.text = f"{description.confidence:.2f}"
+        is_sure = description.confidence is not None and not (is_described or is_taken_out)
+        confidence.text = f"{description.confidence:.2f}" if is_sure else ""
+        _remove_if_empty(confidence)
         return Merged(keywords, replaced, is_taken_out)
 
     def keep_copy(self, place: str, text: str) -> None:
         """Keep words that are replaced in IPTC, without control characters. place: their tag."""
         copies = self._items(f"{_OWN}before_{place}", "Seq")
-        text = CONTROLS.sub("", text)
-        _add(copies, {text}.difference(_texts(copies)))
+        _add(copies, {CONTROLS.sub("", text)}.difference(_texts(copies)))
 
     def as_file(self) -> bytes:
         """The packet as the content of an XMP file."""
@@ -324,8 +315,7 @@ def sidecars(photo: Path, names: Spellings = spellings) -> list[list[Path]]:
             if is_alone or Path(name).stem == exact.stem
         ]
         places.append([*dict.fromkeys([exact, *found])])
-    places[0] = [path for path in places[0] if not _is_of_other(path, photo)]
-    return places
+    return [[path for path in places[0] if not _is_of_other(path, photo)], places[1]]
 
 
 def photo_descriptions(

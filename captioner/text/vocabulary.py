@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain, groupby, pairwise, takewhile
+from itertools import chain, groupby, takewhile
 from typing import Any, ClassVar, NamedTuple
 
 from captioner.errors import CONTROLS, UserError
@@ -142,11 +142,9 @@ class WordVocabulary:
         """Split a text into tokens."""
         words = split_words(plain_text(text, self.case))
         if self.case == "sentence" and words and _is_capitalised(words[0]):
-            unknown = Vocabulary.unknown
-            small = words[0].lower()
-            small_rank, rank = self.vocabulary.encode([small, words[0]])
-            if small_rank != unknown and (rank == unknown or small_rank < rank):
-                words[0] = small
+            known = self.vocabulary
+            forms = (words[0], words[0].lower())  # By falling count, after unknown ones.
+            words[0] = min(forms, key=lambda form: (form not in known, known.encode([form])))
         return words
 
     def join(self, tokens: Iterable[str]) -> str:
@@ -328,10 +326,15 @@ class SubwordVocabulary:
             units += [pieces] if is_byte else [[piece] for piece in pieces]
         kinds = "".join(_kind(unit[0], self.join(unit)) for unit in units)
         kinds = re.sub("(?<=[lL])'(?=l)", "l", kinds).replace("'", "s")
-        ends = [match.start() for match in _WORD_END.finditer(kinds)]
-        parts = (units[start:end] for start, end in pairwise([0, *ends]))
-        groups = (list(chain.from_iterable(part)) for part in parts)
-        return [Word(self.join(group) or SPACE, len(group)) for group in groups]
+        last = len(kinds.rstrip("bB"))  # Blanks at the end belong to the last word, others
+        words: list[list[str]] = []  # to the next.
+        for place, unit in enumerate(units):
+            before, kind = kinds[place - 1], kinds[place]
+            is_start = kind.isupper() or kind in "su" or before in "sSuU"
+            if not words or (is_start and before not in "bB" and place < last):
+                words.append([])
+            words[-1] += unit
+        return [Word(self.join(word) or SPACE, len(word)) for word in words]
 
     def to_json(self) -> dict[str, Any]:
         """The vocabulary as JSON, with its `kind` and the model in base64."""
@@ -351,8 +354,6 @@ class SubwordVocabulary:
             raise UserError(f'{source} has no "model" that sentencepiece can read') from None
 
 
-_WORD_END = re.compile(r"(?<=[^bB])((?=[A-Zsu])|(?<=[sSuU]))(?![bB]*$)|$(?!^)")
-"""Before a space, beside a sign or an unspaced letter; blanks belong to the next or last word."""
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # Kana, Han

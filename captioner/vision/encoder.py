@@ -72,7 +72,7 @@ class Encoder(nn.Module, ABC):
 
         batch_norm: freeze that of the other stages too, which would drift with small batches.
         """
-        self._frozen = [layer for stage in self.stage_layers()[:stages] for layer in stage]
+        self._frozen = [*chain.from_iterable(self.stage_layers()[:stages])]
         if batch_norm:
             self._frozen += [layer for layer in self.modules() if isinstance(layer, _BatchNorm)]
         self.requires_grad_(True)
@@ -148,11 +148,10 @@ class VGGEncoder(Encoder):
     def __init__(self, config: VGGConfig) -> None:
         super().__init__(config)
         self.features = nn.Sequential(*_layers(config))
-        context = [
-            _convolution(config, ANNOTATION_SIZE, ANNOTATION_SIZE, dilation=dilation)
-            for dilation in config.context
-        ]
-        self.context = nn.Sequential(*chain(*context))
+        context: list[nn.Module] = []
+        for dilation in config.context:
+            context += _convolution(config, ANNOTATION_SIZE, ANNOTATION_SIZE, dilation=dilation)
+        self.context = nn.Sequential(*context)
         for layer in self.context:
             if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:
                 nn.init.dirac_(layer.weight)
@@ -251,12 +250,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return read_tensors(path)
     with refuse_errors(f"weights file {path} cannot be read"):
-        state: Any = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(state, dict) or not all(
-        isinstance(value, Tensor) for value in state.values()
-    ):
-        raise UserError(f"weights file {path} does not hold named tensors")
-    return {str(name): tensor for name, tensor in state.items()}
+        state: object = torch.load(path, map_location="cpu", weights_only=True)
+    if isinstance(state, dict) and all(isinstance(value, Tensor) for value in state.values()):
+        return {str(name): tensor for name, tensor in state.items()}
+    raise UserError(f"weights file {path} does not hold named tensors")
 
 
 def torchvision_weights(name: str) -> dict[str, Tensor]:
@@ -281,6 +278,4 @@ def refuse_errors(problem: str, advice: str = "") -> Iterator[None]:
         reason = re.split(r"\.?\s*\n|\. ", str(error))[0].rstrip(".") or type(error).__name__
         if isinstance(error, pickle.UnpicklingError):  # Torch advises to run the file's code.
             reason = "it is damaged, or holds something besides tensors, which is never run"
-        if advice:
-            advice = f"; {advice}"
-        raise UserError(f"{problem} ({reason}){advice}") from None
+        raise UserError(f"{problem} ({reason}){advice and f'; {advice}'}") from None

@@ -73,8 +73,7 @@ class Family(NamedTuple):
     @property
     def encoder(self) -> type[Encoder]:
         """The encoder, whose module imports torch."""
-        encoder: type[Encoder] = resolve_name(self.encoder_path)
-        return encoder
+        return resolve_name(self.encoder_path)  # type: ignore[no-any-return]
 
 
 FAMILIES = [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
@@ -33,6 +33,7 @@ class NetworkEncoder(Encoder):
 
     stages = 10
     config: NetworkConfig
+    network: Any  # A module of a library.
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__(config)
@@ -41,10 +42,10 @@ class NetworkEncoder(Encoder):
         with torch.device("cpu"):
             self.network = self._make_network()
         size = self.published_preprocessing(config).size
-        self.annotation_size = self._measure(size, size)[0]
+        self.annotation_size, *_ = self._measure(size, size)
 
     @abstractmethod
-    def _make_network(self) -> Any:
+    def _make_network(self) -> nn.Module:
         """The network with random weights."""
 
     @abstractmethod
@@ -85,7 +86,7 @@ class NetworkEncoder(Encoder):
 class TimmEncoder(NetworkEncoder):
     """A network of timm up to its last normalisation, without class and register tokens."""
 
-    def _make_network(self) -> Any:
+    def _make_network(self) -> nn.Module:
         network = self._create(pretrained=False)
         if not hasattr(network, "forward_intermediates"):
             raise UserError(f"{self.config.name} has no spatial feature map")
@@ -132,7 +133,7 @@ class TimmEncoder(NetworkEncoder):
 class TorchvisionEncoder(NetworkEncoder):
     """A network of torchvision, cut before its pooling; a ViT without its class token."""
 
-    def _make_network(self) -> Any:
+    def _make_network(self) -> nn.Module:
         from torchvision.models import feature_extraction, get_model
         from torchvision.ops import StochasticDepth
 
