@@ -100,12 +100,9 @@ def number_in_words(number: int) -> str:
     if number < 20:
         return _BELOW_TWENTY[number]
     if number < 100:
-        words = _TENS[number // 10 - 2]
-        rest = number % 10
-        link = " "
+        rest, words = number % 10, _TENS[number // 10 - 2]
     else:
         size, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
         many, rest = divmod(number, size)
-        words = f"{number_in_words(many)} {name}"
-        link = " and " if rest < 100 else " "
-    return f"{words}{link}{number_in_words(rest)}" if rest else words
+        words = f"{number_in_words(many)} {name}{' and' if rest < 100 else ''}"
+    return f"{words} {number_in_words(rest)}" if rest else words.removesuffix(" and")

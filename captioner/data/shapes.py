@@ -125,7 +125,7 @@ def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[
 
 def generate_example(index: int, seed: int, config: ShapesConfig | None = None) -> ShapesExample:
     """Example `index` (from 0) of a seed."""
-    config = ShapesConfig() if config is None else config
+    config = config or ShapesConfig()
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index,)))
     fewest, most = config.objects
     number = int(random.integers(fewest, most + 1))
@@ -143,10 +143,8 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
 
 def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
     """Generated pictures as the photos of a split, named shapes-0 and so on."""
-    return [
-        Example(f"shapes-{number}", picture.image, (picture.caption,))
-        for number, picture in enumerate(pictures)
-    ]
+    named = enumerate(pictures)
+    return [Example(f"shapes-{number}", each.image, (each.caption,)) for number, each in named]
 
 
 def _draft(random: Random, kind: int, config: ShapesConfig) -> tuple[ShapesObject, Points]:
@@ -170,9 +168,8 @@ def _draft(random: Random, kind: int, config: ShapesConfig) -> tuple[ShapesObjec
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
     """Whether the objects keep their distance and every relation of the caption is clear."""
     for first, second in itertools.combinations(objects, 2):
-        left, top, right, bottom = first.box
-        other = second.box
-        gap = max(other[0] - right, left - other[2], other[1] - bottom, top - other[3])
+        one, other = first.box, second.box
+        gap = max(other[0] - one[2], one[0] - other[2], other[1] - one[3], one[1] - other[3])
         if gap < GAP * config.image_size:
             return False
     distances = (_distances(one.box, other.box) for one, other in itertools.pairwise(objects))

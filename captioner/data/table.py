@@ -49,6 +49,7 @@ class _Row(NamedTuple):
     photo: ShardMember | None = None  # In a shard, named `image`.
 
 
+_Records = Iterator[tuple[str, object]]  # Each with its name, for messages.
 _Rows = dict[str, tuple[str, list[_Row]]]  # By photo, each with where they stand.
 
 
@@ -195,7 +196,7 @@ def _is_label(line: str) -> bool:
     return numbers >= len(words) - (numbers > 3)
 
 
-def text_records(file: Path, problems: Problems, what: str = "table") -> Iterator[tuple[str, Any]]:
+def text_records(file: Path, problems: Problems, what: str = "table") -> _Records:
     """The name, for messages, and the cells by column of each row; None of one that has none.
 
     JSON with a list of rows, or with captions or rows by photo, as those of kohya's scripts; JSON
@@ -226,7 +227,7 @@ def is_json_lines(text: str) -> bool:
     return isinstance(record, dict) and (bool(rest) or len(_columns(tuple(record))) > 1)
 
 
-def is_captions_by_photo(document: Any) -> bool:
+def is_captions_by_photo(document: object) -> bool:
     """Whether JSON has a caption, captions or a row for each photo, by its name."""
     if not isinstance(document, dict) or not document:
         return False
@@ -250,14 +251,14 @@ def numbered_lines(text: str) -> list[tuple[int, str]]:
     return [(number, line) for number, line in lines if line.strip()]
 
 
-def parsed(content: str | bytes) -> Any:
+def parsed(content: str | bytes) -> object:
     """The value of a JSON text; None of another text, and where a key is given twice."""
     with suppress(UserError):
         return parse_json(content, "")
     return None
 
 
-def is_failed(record: Mapping[str, Any]) -> bool:
+def is_failed(record: Mapping[str, object]) -> bool:
     """Whether captioner wrote a record of a photo that it could not caption."""
     return "model" in record and bool(record.get("error")) and not record.get("caption")
 
@@ -315,7 +316,7 @@ def _columns(names: tuple[str, ...]) -> dict[str, str]:
     return {column: header[name] for column, name in pairs if name in header}
 
 
-def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tuple[str, Any]]:
+def _of_csv(text: str, file: Path, problems: Problems, what: str) -> _Records:
     _, separator = header(text)
     csv_file = io.StringIO(text, newline="")
     table = csv.DictReader(csv_file, strict=True, delimiter=separator)
@@ -345,7 +346,7 @@ def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tu
         raise UserError(f"{what} {file} is not valid CSV ({where}: {error})") from None
 
 
-def _of_shards(pattern: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
+def _of_shards(pattern: Path, problems: Problems) -> _Records:
     """A tar has a caption a line of the text beside a photo, or those in JSON."""
     for name, record in read_shards(pattern, partial(problems.add, "unreadable shard")):
         text, described = record.pop(".txt", None), record.pop(".json", None)

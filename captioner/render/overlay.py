@@ -7,10 +7,10 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class MappedCaption:
     """A caption as it is drawn: T words and their maps (T, rows, columns)."""
 
     words: Sequence[str]
-    attention: Any
+    attention: Iterable[npt.ArrayLike]
     doubt: str = ""  # Shown below it, such as "not sure".
     language: str = "en"  # A tag: which words are function words; of the legend.
     confidence: float | None = None  # The caption's, shown on pages.

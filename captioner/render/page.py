@@ -27,6 +27,7 @@ from captioner.render.overlay import (
     check_map,
     check_suffix,
     fit,
+    scale_region,
 )
 from captioner.render.typography import printable
 from captioner.text.languages import ENGLISH
@@ -61,15 +62,14 @@ class PageItem:
         region: the part of the photo the maps cover, in pixels.
         captions: the caption, then any alternatives; all maps have the same shape.
         """
-        fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
-        width, height = fitted.size
+        fitted, fitted_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
         maps = []
         for caption in captions:
             pairs = zip(caption.words, caption.attention, strict=True)
             maps.append(np.array([check_map(weights) for _, weights in pairs]))
         flat = [np.rint(each.reshape(len(each), -1) / UNIT).astype(int).tolist() for each in maps]
         data = {
-            "region": [left / width, top / height, right / width, bottom / height],
+            "region": scale_region(fitted_region, fitted.size, (1, 1)),
             "rows": maps[0].shape[1],
             "columns": maps[0].shape[2],
             "captions": flat,

@@ -4,7 +4,7 @@ import io
 import os
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageOps
 
@@ -207,9 +207,9 @@ def encode_gif(drawn: Sequence[Image.Image]) -> bytes:
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     buffer = io.BytesIO()
     # Pillow makes a palette for every frame unless it gets one. Loop 0 is endless.
-    colours: Any = {"palette": palette.getpalette(), "optimize": False}
-    animation: Any = {"append_images": others, "duration": WORD_MILLISECONDS, "loop": 0}
-    first.save(buffer, "GIF", save_all=True, **animation, **colours)
+    animation = {"save_all": True, "append_images": others, "loop": 0}
+    colours, time = palette.getpalette(), WORD_MILLISECONDS
+    first.save(buffer, "GIF", palette=colours, optimize=False, duration=time, **animation)
     return buffer.getvalue()
 
 

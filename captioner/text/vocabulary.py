@@ -67,12 +67,12 @@ class Vocabulary:
         before_end = takewhile(lambda index: index != self.end, indices)
         return [self.words[index] for index in before_end if index not in (self.pad, self.start)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The vocabulary as JSON."""
         return {"words": list(self.words)}
 
     @classmethod
-    def from_json(cls, value: Any, source: str = "vocabulary") -> "Vocabulary":
+    def from_json(cls, value: object, source: str = "vocabulary") -> "Vocabulary":
         """Inverse of `to_json`. source: names it in messages."""
         words = value.get("words") if isinstance(value, dict) else None
         if not isinstance(words, list) or tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
@@ -164,20 +164,21 @@ class WordVocabulary:
         """Group tokens into words: every token is a word, shown without joiners."""
         return [Word(text, 1) for text in without_joiners(tokens)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The vocabulary as JSON, with its `kind`."""
         return {"kind": self.kind, "case": self.case, **self.vocabulary.to_json()}
 
     @classmethod
-    def from_json(cls, value: Any, source: str = "vocabulary") -> "WordVocabulary":
+    def from_json(cls, value: object, source: str = "vocabulary") -> "WordVocabulary":
         """Inverse of `to_json`. source: names it in messages."""
         return cls(Vocabulary.from_json(value, source), _case_of(value, source))
 
 
-def _case_of(value: dict[str, Any], source: str) -> str:
-    if value.get("case") not in ("keep", "lower", "sentence"):
+def _case_of(value: object, source: str) -> str:
+    case = value.get("case") if isinstance(value, dict) else None
+    if case not in ("keep", "lower", "sentence"):
         raise UserError(f"{source}: field 'case' is none of 'keep', 'lower' and 'sentence'")
-    return str(value["case"])
+    return str(case)
 
 
 JOINER = "\N{HALFWIDTH BLACK SQUARE}"  # The side of a token without a space: "Look", "￭!".
@@ -336,7 +337,7 @@ class SubwordVocabulary:
             words[-1] += unit
         return [Word(self.join(word) or SPACE, len(word)) for word in words]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The vocabulary as JSON, with its `kind` and the model in base64."""
         model = base64.b64encode(self.model).decode("ascii")
         return {"kind": self.kind, "case": self.case, "model": model}

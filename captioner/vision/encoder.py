@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -260,7 +260,7 @@ def torchvision_weights(name: str) -> dict[str, Tensor]:
     """Torchvision's ImageNet weights, downloaded on first use, then checked by SHA-256."""
     from torchvision.models import get_model_weights  # Takes about as long as importing torch.
 
-    entry: Any = get_model_weights(name).DEFAULT
+    entry = get_model_weights(name).DEFAULT
     place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
     advice = f"fetch {entry.url} on a machine with a network and put it at {place}, or give a file"
     with refuse_errors(f"the weights of {name} could not be downloaded or are damaged", advice):

@@ -83,7 +83,7 @@ FAMILIES = [
 ]
 
 
-def family_of(name: Any) -> Family:
+def family_of(name: object) -> Family:
     """The family of a name. Raises `ValueError` with the nearest names if there is none."""
     families = {
         start: family
@@ -97,7 +97,7 @@ def family_of(name: Any) -> Family:
     raise ValueError(f"name {name!r} is not one of {', '.join(families)}{near}")
 
 
-def encoder_config(values: Any) -> Any:
+def encoder_config(values: object) -> Any:
     """Validate the fields of an encoder by the family of its name, for pydantic."""
     if not isinstance(values, Mapping):
         return values

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
@@ -33,7 +33,6 @@ class NetworkEncoder(Encoder):
 
     stages = 10
     config: NetworkConfig
-    network: Any  # A module of a library.
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__(config)
@@ -45,7 +44,7 @@ class NetworkEncoder(Encoder):
         self.annotation_size, *_ = self._measure(size, size)
 
     @abstractmethod
-    def _make_network(self) -> nn.Module:
+    def _make_network(self) -> Any:
         """The network with random weights."""
 
     @abstractmethod
@@ -86,7 +85,7 @@ class NetworkEncoder(Encoder):
 class TimmEncoder(NetworkEncoder):
     """A network of timm up to its last normalisation, without class and register tokens."""
 
-    def _make_network(self) -> nn.Module:
+    def _make_network(self) -> Any:
         network = self._create(pretrained=False)
         if not hasattr(network, "forward_intermediates"):
             raise UserError(f"{self.config.name} has no spatial feature map")
@@ -133,7 +132,7 @@ class TimmEncoder(NetworkEncoder):
 class TorchvisionEncoder(NetworkEncoder):
     """A network of torchvision, cut before its pooling; a ViT without its class token."""
 
-    def _make_network(self) -> nn.Module:
+    def _make_network(self) -> Any:
         from torchvision.models import feature_extraction, get_model
         from torchvision.ops import StochasticDepth
 
@@ -166,7 +165,7 @@ class TorchvisionEncoder(NetworkEncoder):
         known = torchvision.models.list_models(module=torchvision.models)
         # The published weights of two need another preprocessing than torchvision gives.
         _check_name(config, set(known) - {"googlenet", "inception_v3"})
-        weights: Any = torchvision.models.get_model_weights(config.library_name)
+        weights = torchvision.models.get_model_weights(config.library_name)
         transforms = weights.DEFAULT.transforms()
         return Preprocessing(
             size=transforms.crop_size[0],

@@ -39,6 +39,7 @@ STATES = "states.json"
 
 _DONE, _UNREADABLE = 1, 2  # The bytes of `done-*.bin`; 0 is a row yet to be written.
 _FLUSH_SECONDS = 1.0
+Rows = np.memmap[Any, np.dtype[np.float16]]  # (N, L, D), mapped for reading.
 
 
 class StoreRecord(Config):
@@ -48,8 +49,8 @@ class StoreRecord(Config):
     names. shape: (L, D). mirrored: rows N to 2N - 1 hold the same photos mirrored.
     """
 
-    encoder: dict[str, Any]
-    preprocessing: dict[str, Any]
+    encoder: dict[str, object]
+    preprocessing: dict[str, object]
     images: list[str]
     shape: tuple[int, int] = Field(strict=False)
     mirrored: bool = False
@@ -206,10 +207,10 @@ def _read_states(folder: Path, count: int) -> NDArray[np.uint8]:
     return states
 
 
-def _map_rows(folder: Path, record: StoreRecord) -> np.memmap[Any, np.dtype[np.float16]]:
+def _map_rows(folder: Path, record: StoreRecord) -> Rows:
     """The rows of a store, (N, L, D) float16, mapped for reading."""
     with suppress(OSError, ValueError, EOFError):
-        rows: np.memmap[Any, np.dtype[np.float16]] = np.load(folder / ROWS, mmap_mode="r")
+        rows: Rows = np.load(folder / ROWS, mmap_mode="r")
         if rows.shape == (record.rows, *record.shape) and rows.dtype == np.float16:
             return rows
     raise UserError(f"feature store {folder} is damaged: {ROWS} is not whole; delete the store")

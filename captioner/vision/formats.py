@@ -73,9 +73,9 @@ def load_here(
     maximum_pixels: int = MAXIMUM_PIXELS,
     sufficient_side: int | None = None,
     hold: Hold = BUDGET.hold,
-    elsewhere: Callable[[BinaryIO], Image.Image] | None = None,
+    elsewhere: Callable[..., Image.Image] | None = None,
 ) -> Image.Image:
-    """Load a photo as `load_image` does. elsewhere: decodes files that are large or slow."""
+    """Load a photo as `load_image` does. elsewhere: loads files that are large or slow."""
     try:
         if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
             source = _image_of_array(source, name)
@@ -87,7 +87,10 @@ def load_here(
             size = image.size
             held = check_size(image, name, maximum_pixels, sufficient_side)
             if elsewhere and is_heavy(image, file, held, size):
-                return elsewhere(file)
+                is_path = isinstance(source, (str, os.PathLike))
+                content = os.path.abspath(photo_name(source)) if is_path else file
+                options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
+                return elsewhere(content, name, **options)
             with hold(held + file.seek(0, os.SEEK_END)):
                 if image.format == "PNG":
                     image.verify()  # Decoding does not check sums: lost pixels would be black.
@@ -110,7 +113,7 @@ def original_size(photo: Image.Image) -> tuple[int, int]:
     return size
 
 
-def photo_name(source: Any, unnamed: str = "the image") -> str:
+def photo_name(source: object, unnamed: str = "the image") -> str:
     """The photo's name in errors: its path, or else `unnamed`."""
     if isinstance(source, (str, os.PathLike)):
         return os.fsdecode(source) or "''"

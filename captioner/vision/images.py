@@ -61,15 +61,11 @@ def load_image(
         which is much faster. See `original_size`.
     """
     shown_name = photo_name(source) if name is None else name
+    return load_here(source, shown_name, maximum_pixels, sufficient_side, elsewhere=_in_process)
 
-    def in_process(file: BinaryIO) -> Image.Image:
-        content: BinaryIO | str = file
-        if isinstance(source, (str, os.PathLike)):
-            content = os.path.abspath(os.fsdecode(source))
-        options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
-        return shared_pool(os.getpid()).load(content, shown_name, **options)
 
-    return load_here(source, shown_name, maximum_pixels, sufficient_side, elsewhere=in_process)
+def _in_process(source: BinaryIO | str, name: str, **options: int | None) -> Image.Image:
+    return shared_pool(os.getpid()).load(source, name, **options)
 
 
 def refuse(sentence: str) -> None:

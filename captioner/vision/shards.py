@@ -50,6 +50,7 @@ _UNCHECKED = 2**27  # Bytes that a column of a row group may have, however tight
 _LEAST_CELL = 8  # Bytes that a value takes in memory, at least.
 _DENSEST = 16  # The most bytes that a larger one may have for a byte of the file.
 
+Arrow = Any  # pyarrow has no types: a file, a schema, a type, rows, a cell.
 ShardRecords = Iterator[tuple[str, dict[str, Any]]]
 _Place = tuple[int, int] | None  # Offset and size in a tar.
 
@@ -111,10 +112,10 @@ class _CellReader:
     def __init__(self) -> None:
         self._lock = Lock()
         self._group: tuple[str, int, int] | None = None
-        self._batches: Iterator[tuple[int, list[Any]]] = iter(())
+        self._batches: Iterator[tuple[int, list[Arrow]]] = iter(())
         self._end = 0
         # Rows `_end` - 128 to `_end`, or fewer, each with the mean size in its batch.
-        self._cells = deque[tuple[int, Any]](maxlen=2 * _ROWS)
+        self._cells = deque[tuple[int, Arrow]](maxlen=2 * _ROWS)
 
     def read(self, shard: str, group: int, row: int, name: str) -> bytes:
         """The photo's file in a cell: bytes, or a dictionary with `bytes` and `path`."""
@@ -129,7 +130,7 @@ class _CellReader:
             return file.read_bytes()
         return bytes(content)
 
-    def _cell(self, shard: str, group: int, row: int) -> tuple[int, Any]:
+    def _cell(self, shard: str, group: int, row: int) -> tuple[int, Arrow]:
         key = shard, group, os.stat(shard).st_mtime_ns  # A file that has changed is opened anew.
         if self._group != key or row < self._end - len(self._cells):
             self._batches, self._end = _cells(shard, group), 0
@@ -292,7 +293,7 @@ def _place(name: str, places: Mapping[str, _Place], links: Mapping[str, str]) ->
     return places.get(name)
 
 
-def _open_parquet(path: str) -> Any:
+def _open_parquet(path: str) -> Arrow:
     """A Parquet file, read a megabyte at a time: row groups may be large."""
     return pyarrow_library().parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
@@ -317,7 +318,7 @@ def _of_parquet(path: str, report: Report) -> ShardRecords:
             report(f"{path} holds no photos")
 
 
-def _cells(path: str, group: int) -> Iterator[tuple[int, list[Any]]]:
+def _cells(path: str, group: int) -> Iterator[tuple[int, list[Arrow]]]:
     """The photos of a row group, a few rows at a time, with their bytes; None if too large."""
     with _open_parquet(path) as file:
         column, _ = _photo_column(file.schema_arrow)
@@ -326,7 +327,7 @@ def _cells(path: str, group: int) -> Iterator[tuple[int, list[Any]]]:
             yield batch.nbytes, batch.column(0).to_pylist() if is_small else [None]
 
 
-def _batches(file: Any, group: int, columns: Sequence[str], most_rows: int) -> Iterator[Any]:
+def _batches(file: Arrow, group: int, columns: Sequence[str], rows: int) -> Iterator[Arrow]:
     """Some columns of a row group, so few rows at a time that they hold `_BYTES` or are one.
 
     A cell may be as large as its column: dictionaries store repeated ones once. Raises `ValueError`
@@ -345,12 +346,11 @@ def _batches(file: Any, group: int, columns: Sequence[str], most_rows: int) -> I
             sizes = f"{unpacked:,} bytes, packed in {packed:,}"
             advice = "pack it less, or write smaller row groups"
             raise ValueError(f"{chunk.path_in_schema} in row group {group} has {sizes}; {advice}")
-    rows = max(1, min(most_rows, _BYTES // max(1, size)))
-    batches: Iterator[Any] = file.iter_batches(rows, [group], columns, use_threads=False)
-    return batches
+    rows = max(1, min(rows, _BYTES // max(1, size)))
+    yield from file.iter_batches(rows, [group], columns, use_threads=False)
 
 
-def _photo_column(schema: Any) -> tuple[str, bool]:
+def _photo_column(schema: Arrow) -> tuple[str, bool]:
     """The column of photos, `image` before others, and whether it has paths only."""
     # Bytes, or `bytes` and `path` as Hugging Face's datasets have them.
     is_photo = re.compile(r"(large_)?binary|struct<(.*, )?bytes: ").match
@@ -364,6 +364,6 @@ def _photo_column(schema: Any) -> tuple[str, bool]:
     raise ValueError(f"it has no column of bytes, and none of paths ({', '.join(PATH_COLUMNS)})")
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: Arrow) -> bool:
     """Whether a column has text, or lists of it."""
     return str(getattr(kind, "value_type", kind)) in ("string", "large_string", "string_view")
