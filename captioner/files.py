@@ -346,7 +346,6 @@ def write_each(
 
 def real_path(path: StrPath) -> str:
     """The path with links resolved."""
-    try:
+    with contextlib.suppress(ValueError):  # A name that no file can have.
         return os.path.normcase(os.path.realpath(path))
-    except ValueError:  # A name that no file can have.
-        return os.fspath(path)
+    return os.fspath(path)

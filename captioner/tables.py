@@ -96,7 +96,7 @@ def parquet_table(path: str, types: Mapping[str, str]) -> Iterator[AddRows]:
     arrow = pyarrow_library()
     columns = {name: arrow.type_for_alias(kind.removesuffix("[]")) for name, kind in types.items()}
     lists = {name: arrow.list_(columns[name]) for name, kind in types.items() if "[]" in kind}
-    schema = arrow.schema(list({**columns, **lists}.items()))
+    schema = arrow.schema([*(columns | lists).items()])
     rows: list[Mapping[str, Any]] = []
 
     def add(more: Sequence[Mapping[str, Any]], at_least: int = _ROWS_OF_GROUP) -> None:

@@ -150,15 +150,11 @@ class Collector:
     def add(self, photo: SourcePhoto) -> bool:
         """Add a photo; False, and a problem, if it was added before."""
         if self._check_files and isinstance(photo.path, Path):
-            existing = existing_path(
-                photo.path
-            )  # Names of tables are often composed, of files not.
-            if (
-                existing.name != photo.path.name
-                and existing.name.lower() == photo.path.name.lower()
-            ):
-                self._in_other_case.append(f"{existing.name} for {photo.path.name}")
-            photo.path = existing
+            name = photo.path.name
+            photo.path = existing_path(photo.path)
+            existing = photo.path.name  # Names of tables are often composed, of files not.
+            if existing != name and existing.lower() == name.lower():
+                self._in_other_case.append(f"{existing} for {name}")
         first = self._photos.setdefault(str(photo.image_id), photo)
         if first.split != photo.split:  # A model must not be validated on its training data.
             both = f"{first.split or 'none'} and {photo.split or 'none'}"
@@ -241,9 +237,8 @@ class Collector:
         """
 
         def drawn_by(photo: SourcePhoto) -> bytes:
-            return hashlib.sha256(
-                f"{_SEED} {photo.name or photo.image_id}".encode("utf-8", "replace")
-            ).digest()
+            name = photo.name or photo.image_id
+            return hashlib.sha256(f"{_SEED} {name}".encode("utf-8", "replace")).digest()
 
         photos = sorted(self._photos.values(), key=drawn_by)
         source = self.problems.source

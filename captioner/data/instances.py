@@ -247,22 +247,21 @@ class CocoInstances:
         raise UserError(f"image {image_id!r} is not in {self}")
 
     def _mask(self, thing: _Thing, width: int, height: int) -> NDArray[np.bool_]:
-        outline = thing.get("segmentation") or []
-        drawn = None
+        outline = thing.get("segmentation")
+        if not outline:
+            return np.zeros((height, width), dtype=np.bool_)
         if isinstance(outline, dict) and outline.get("size") == [height, width]:
             drawn = decode_run_lengths(outline.get("counts"), height, width)
-        elif not outline:
-            drawn = np.zeros((height, width), dtype=np.bool_)
-        elif isinstance(outline, list) and all(_is_drawn(each, width, height) for each in outline):
+            if drawn is not None:
+                return drawn
+        if isinstance(outline, list) and all(_is_drawn(each, width, height) for each in outline):
             from pycocotools import mask  # Imported here: few commands read masks.
 
             merged = mask.merge(mask.frPyObjects(outline, height, width))
-            drawn = np.asarray(mask.decode(merged), dtype=np.bool_)
-        if drawn is None:
-            known = "polygons, of three or more pairs of numbers in its image, nor run lengths"
-            where = f"the segmentation of annotation {thing['id']} in {self} is neither"
-            raise UserError(f"{where} {known} that add up to its size {[height, width]}")
-        return drawn
+            return np.asarray(mask.decode(merged), dtype=np.bool_)
+        known = "polygons, of three or more pairs of numbers in its image, nor run lengths"
+        where = f"the segmentation of annotation {thing['id']} in {self} is neither"
+        raise UserError(f"{where} {known} that add up to its size {[height, width]}")
 
 
 def _is_drawn(polygon: object, width: int, height: int) -> bool:

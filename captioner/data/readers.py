@@ -117,8 +117,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
     folder_of = cache(partial(_image_folder, images))
     for split in splits if is_folder else [_split_of(annotations, splits)]:
-        file = annotations
         name = f"captions_{split}.json"
+        file = annotations
         if is_folder:
             file = _first_file(annotations, name, f"annotations/{name}")
         content = read_json(file, "caption file")
@@ -127,9 +127,7 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         is_drawn = split is None and not {TRAIN, VALIDATION}.isdisjoint(splits)
         for image in document.images:
             name = image["file_name"].replace("\\", "/")  # As Windows writes it.
-            match = _FOLDER.search(name)
-            folder = folder_of(match and match.group(), split, *named)
-            path = folder / name
+            path = folder_of(*_FOLDER.findall(name)[:1], split, *named) / name
             # Drawn splits do not depend on ids.
             drawn_by = Path(os.path.relpath(path, images)).as_posix() if is_drawn else ""
             record = f"image {image['id']}"
@@ -206,8 +204,7 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
             collector.add(SourcePhoto(name.strip(), images / name.strip(), record, split))
     for number, line in lines:
         match = _LINE.fullmatch(line)
-        name = match["image"].strip() if match else ""
-        if not match or not name:
+        if not match or not (name := match["image"].strip()):
             problems.add("row without NAME#NUMBER, a tab and a caption", f"line {number}")
             continue
         if None in splits and name not in collector:

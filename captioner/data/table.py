@@ -72,8 +72,7 @@ def read_table(annotations: Path, images: Path, splits: Splits, collector: Colle
         key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
         if key not in is_added:
             record = f"image {row.image} ({row.record})"
-            path = row.photo or images / row.image
-            path = _with_suffix(path) if isinstance(path, Path) else path
+            path = row.photo or _with_suffix(images / row.image)
             is_added[key] = collector.add(SourcePhoto(row.image, path, record, row.split))
         for caption in row.captions if is_added[key] else ():
             collector.add_caption(row.image, caption, row.record)

@@ -86,7 +86,6 @@ class XmpPacket:
             root = etree.fromstring(_EMPTY if content is None else content, parser)
         except etree.XMLSyntaxError as error:
             raise UserError(f"{name} is not valid XML ({error.msg}) and was left alone") from None
-        self._name = name
         self._rdf: Any = next(root.iter(f"{_RDF}RDF"), None)
         if self._rdf is None or root.getroottree().docinfo.doctype:
             raise UserError(f"{name} is not XMP, or declares a document type, and was left alone")
@@ -206,8 +205,7 @@ class XmpPacket:
                 item = etree.Element(_ITEM, {_LANGUAGE: tag})
                 item.text = description.caption
                 items.insert(number, item)
-        if not description.by_person:
-            own_texts.add(description.caption)
+        own_texts |= set() if description.by_person else {description.caption}
         own_copies.clear()
         _add(own_copies, (text for text in dict.fromkeys(_texts(items)) if text in own_texts))
         return [text for text in replaced if text in words - {description.caption}]
@@ -309,11 +307,8 @@ def sidecars(photo: Path, names: Spellings = spellings) -> list[list[Path]]:
     is_alone = len(listed.get(_folded(photo.name), ())) < 2  # Else case tells photos apart.
     places = []
     for exact in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
-        found = [
-            exact.with_name(name)
-            for name in listed.get(_folded(exact.name), ())
-            if is_alone or Path(name).stem == exact.stem
-        ]
+        alike = map(exact.with_name, listed.get(_folded(exact.name), ()))
+        found = [path for path in alike if is_alone or path.stem == exact.stem]
         places.append([*dict.fromkeys([exact, *found])])
     return [[path for path in places[0] if not _is_of_other(path, photo)], places[1]]
 

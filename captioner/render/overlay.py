@@ -249,8 +249,8 @@ def save_word_images(
     File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. Other files stay.
     """
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
-    names = (f"{number:02}_{safe_name(word)}.jpg" for number, word in enumerate(caption.words, 1))
-    paths = [Path(folder) / name for name in names]
+    numbered = enumerate(caption.words, start=1)
+    paths = [Path(folder, f"{number:02}_{safe_name(word)}.jpg") for number, word in numbered]
     for path, weights in zip(paths, caption.attention, strict=True):
         save_picture(path, overlay(drawn_photo, weights, drawn_region, strength))
     return paths

@@ -68,12 +68,9 @@ class PageItem:
             pairs = zip(caption.words, caption.attention, strict=True)
             maps.append(np.array([check_map(weights) for _, weights in pairs]))
         flat = [np.rint(each.reshape(len(each), -1) / UNIT).astype(int).tolist() for each in maps]
-        data = {
-            "region": scale_region(fitted_region, fitted.size, (1, 1)),
-            "rows": maps[0].shape[1],
-            "columns": maps[0].shape[2],
-            "captions": flat,
-        }
+        fractions = scale_region(fitted_region, fitted.size, (1, 1))
+        _, rows, columns = maps[0].shape
+        data = {"region": fractions, "rows": rows, "columns": columns, "captions": flat}
         without_maps = [replace(caption, attention=()) for caption in captions]
         encoded = json.dumps(data, separators=(",", ":"))
         return cls(jpeg_address(fitted), fitted.size, without_maps, encoded, name)
@@ -89,11 +86,10 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
     wording = phrases(items[0].captions[0].language)
     items = sorted(items, key=lambda item: item.folder)
     articles = []
-    folder = ""
+    folders = ["", *(item.folder for item in items)]
     for position, item in enumerate(items):
-        if item.folder != folder:
-            folder = item.folder
-            articles.append(f"<h2>{escaped(folder)}</h2>\n")
+        if item.folder != folders[position]:
+            articles.append(f"<h2>{escaped(item.folder)}</h2>\n")
         articles.append(_article(item, position, wording))
     body = static_file("gallery.html").format(
         wording=wording,

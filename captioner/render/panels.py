@@ -73,10 +73,10 @@ def panels(
         is_small = is_function_word(word, caption.language)
         drawn, drawn_region = small if is_small else large
         picture = overlay(drawn, weights, drawn_region, strength)
-        share = confidences[position] if confidences else None
-        note = "" if share is None else f"{share:.0%}"
-        ink = PALE_INK if share is not None and share < DOUBTFUL else INK
-        cells.append(_Cell(picture, 1 if is_small else 2, printable(word), note, ink))
+        cell = _Cell(picture, 1 if is_small else 2, printable(word))
+        if confidences and (share := confidences[position]) is not None:
+            cell = cell._replace(note=f"{share:.0%}", ink=PALE_INK if share < DOUBTFUL else INK)
+        cells.append(cell)
     rows = _rows(cells, 2 * MOST_COLUMNS)
     units = max(sum(cell.units for cell in row) for row in rows)
     width = 2 * MARGIN + units * half + (units - 1) * GAP

@@ -35,6 +35,7 @@ _PROGRAM = (
 _ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_ARENA_MAX": "1"}
 
 Message = dict[str, Any]  # As JSON: what is asked for, or answered.
+Answer = tuple[Message, bytes]  # With a photo's pixels.
 
 
 class DecodingPool:
@@ -59,9 +60,8 @@ class DecodingPool:
         try:
             answer, pixels = decoder.ask(source, {"name": name, **options}, self.seconds)
         except (OSError, ValueError) as error:
-            reason = "crashed"
-            if isinstance(error, TimeoutError):
-                reason = f"took more than {self.seconds:g} s, the limit (--decoding-seconds)"
+            limit = f"took more than {self.seconds:g} s, the limit (--decoding-seconds)"
+            reason = limit if isinstance(error, TimeoutError) else "crashed"
             raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         finally:
             self._idle.put(decoder)
@@ -88,9 +88,7 @@ class _Decoder:
 
     _process: Any = None  # A `Popen`.
 
-    def ask(
-        self, source: BinaryIO | str, options: Message, seconds: float
-    ) -> tuple[Message, bytes]:
+    def ask(self, source: BinaryIO | str, options: Message, seconds: float) -> Answer:
         """The answer and the pixels. Raises `TimeoutError`, and other errors after a crash."""
         content = b""
         if not isinstance(source, str):
@@ -121,7 +119,7 @@ class _Decoder:
             env={**os.environ, **_ALLOCATION},
         )
 
-    def _exchange(self, request: Message, content: bytes, seconds: float) -> tuple[Message, bytes]:
+    def _exchange(self, request: Message, content: bytes, seconds: float) -> Answer:
         """Send a request; returns its answer and pixels. Kills a process that takes longer."""
         end = time.monotonic() + seconds
         timer = threading.Timer(seconds, self._process.kill)

@@ -59,11 +59,11 @@ class Encoder(nn.Module, ABC):
 
     def stage_layers(self) -> list[list[nn.Module]]:
         """The layers of each stage: as many in each, in order."""
-        layers = [
-            layer
-            for layer in self.modules()
-            if not list(layer.children()) or list(layer.parameters(recurse=False))
-        ]
+
+        def is_layer(module: nn.Module) -> bool:
+            return not [*module.children()] or bool([*module.parameters(recurse=False)])
+
+        layers = [*filter(is_layer, self.modules())]
         ends = [len(layers) * stage // self.stages for stage in range(self.stages + 1)]
         return [layers[start:end] for start, end in pairwise(ends)]
 

@@ -71,8 +71,7 @@ class NetworkEncoder(Encoder):
         if (height, width) not in self._shapes:
             tensors = [*self.parameters(), *self.buffers()]
             on_meta = copy.deepcopy(self, {id(tensor): tensor.to("meta") for tensor in tensors})
-            size = f"{height} x {width} pixels"
-            refusal = f"{self.config.name} cannot read images of {size}"
+            refusal = f"{self.config.name} cannot read images of {height} x {width} pixels"
             with refuse_errors(refusal), torch.device("meta"):
                 images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
                 shape = on_meta._feature_map(images).shape
@@ -165,8 +164,8 @@ class TorchvisionEncoder(NetworkEncoder):
         known = torchvision.models.list_models(module=torchvision.models)
         # The published weights of two need another preprocessing than torchvision gives.
         _check_name(config, set(known) - {"googlenet", "inception_v3"})
-        weights = torchvision.models.get_model_weights(config.library_name)
-        transforms = weights.DEFAULT.transforms()
+        weights = torchvision.models.get_model_weights(config.library_name).DEFAULT
+        transforms = weights.transforms()
         return Preprocessing(
             size=transforms.crop_size[0],
             resize_shorter=transforms.resize_size[0],

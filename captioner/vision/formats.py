@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 class Readable(Protocol):
     """A photo that is no file of its own, such as a `ShardMember`."""
 
-    @property
-    def name(self) -> str:
-        """For messages."""
-
     def read(self) -> bytes:
         """The photo's file."""
 

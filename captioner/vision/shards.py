@@ -9,8 +9,9 @@ import re
 import tarfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Any
@@ -90,12 +91,10 @@ class ShardMember:
 def source_status(source: object) -> os.stat_result | None:
     """The status of a photo's file or shard; None if it is gone, or the photo is in memory."""
     file = source.shard if isinstance(source, ShardMember) else source
-    if not isinstance(file, (str, os.PathLike)):
-        return None
-    try:
-        return os.stat(file)
-    except (OSError, ValueError):  # A name may have a NUL.
-        return None
+    if isinstance(file, (str, os.PathLike)):
+        with suppress(OSError, ValueError):  # A name may have a NUL.
+            return os.stat(file)
+    return None
 
 
 def _check_size(size: int, name: str) -> None:
@@ -123,12 +122,12 @@ class _CellReader:
             size, cell = self._cell(shard, group, row)
         _check_size(size, name)
         content, path = (cell["bytes"], cell.get("path")) if isinstance(cell, dict) else (cell, "")
-        if content is None:
-            file = Path(shard).parent / (path or "")
-            if not file.is_file():  # A device may have no end.
-                raise UserError(f"{name} has no photo{f': {file} is no file' if path else ''}")
+        if content is not None:
+            return bytes(content)
+        file = Path(shard).parent / (path or "")
+        if file.is_file():  # A device may have no end.
             return file.read_bytes()
-        return bytes(content)
+        raise UserError(f"{name} has no photo{f': {file} is no file' if path else ''}")
 
     def _cell(self, shard: str, group: int, row: int) -> tuple[int, Arrow]:
         key = shard, group, os.stat(shard).st_mtime_ns  # A file that has changed is opened anew.
@@ -201,14 +200,14 @@ def find_photos(
 
 
 def numbered(pattern: str) -> list[str]:
-    """The paths, or patterns, that one with `{00000..00099}` stands for; of another, it alone."""
+    """The paths, or patterns, that `{00000..00099}` stands for; without it, the pattern itself."""
     braces = _NUMBERS.search(pattern)
     if braces is None or os.path.lexists(pattern):
         return [pattern]
     first, last = braces.groups()
-    head, tail = pattern[: braces.start()], pattern[braces.end() :]
     numbers = (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
-    return [path for number in numbers for path in numbered(f"{head}{number}{tail}")]
+    paths = (pattern[: braces.start()] + number + pattern[braces.end() :] for number in numbers)
+    return [*chain.from_iterable(map(numbered, paths))]
 
 
 @contextmanager
@@ -230,8 +229,6 @@ def _of_tar(path: str, report: Report) -> ShardRecords:
     with _reported(path, report):
         for info in _members(path):
             name = posixpath.normpath(info.name)
-            is_known = _is_photo(name) or name.endswith(_TEXT_SUFFIXES)
-            is_listed = is_known and not is_leftover(info.name)
             if info.issparse() or any(key.startswith(_SPARSE) for key in info.pax_headers):
                 places[name] = None
                 faults[name] = "is a sparse file, which is not read"
@@ -243,14 +240,17 @@ def _of_tar(path: str, report: Report) -> ShardRecords:
                 faults[name] = f"is a link to {links[name]}, which leads to no file in the tar"
                 # A hard link is to what had its name before.
                 places[name] = _place(links[name], places, links) if info.islnk() else None
-            if is_listed and name in places:
+            is_known = _is_photo(name) or name.endswith(_TEXT_SUFFIXES)
+            if is_known and name in places and not is_leftover(info.name):
                 names[name] = info.name
         if not any(map(_is_photo, names)):
             report(f"{path} holds no photos")
-    found = {name: _place(name, places, links) for name in names}
-    for name in (name for name, place in found.items() if place is None):
-        report(f"{path}/{names[name]} {faults[name]}")
-    members = {name: ShardMember(path, names[name], at) for name, at in found.items() if at}
+    members: dict[str, ShardMember] = {}
+    for name, listed in names.items():
+        if place := _place(name, places, links):
+            members[name] = ShardMember(path, listed, place)
+        else:
+            report(f"{path}/{listed} {faults[name]}")
     for name, photo in members.items():
         if _is_photo(name):
             stem = posixpath.splitext(name)[0]
@@ -343,11 +343,12 @@ def _batches(file: Arrow, group: int, columns: Sequence[str], rows: int) -> Iter
         unpacked = max(chunk.total_uncompressed_size, _LEAST_CELL * chunk.num_values)
         size += unpacked
         if unpacked > max(_UNCHECKED, _DENSEST * packed):
-            sizes = f"{unpacked:,} bytes, packed in {packed:,}"
+            fault = f"row group {group} has {unpacked:,} bytes, packed in {packed:,}"
             advice = "pack it less, or write smaller row groups"
-            raise ValueError(f"{chunk.path_in_schema} in row group {group} has {sizes}; {advice}")
+            raise ValueError(f"{chunk.path_in_schema} in {fault}; {advice}")
     rows = max(1, min(rows, _BYTES // max(1, size)))
-    yield from file.iter_batches(rows, [group], columns, use_threads=False)
+    batches: Iterator[Arrow] = file.iter_batches(rows, [group], columns, use_threads=False)
+    return batches
 
 
 def _photo_column(schema: Arrow) -> tuple[str, bool]:
