@@ -12,7 +12,8 @@ from captioner.decoding.options import SearchOptions
 from captioner.errors import did_you_mean, near_names
 from captioner.model_folders import complete_folder, read_model_config
 from captioner.schema import Config, Fraction, Kinds, Size
-from captioner.vision.encoder_config import EncoderConfig, encoder_config
+from captioner.vision.encoder_config import EncoderConfig
+from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
 
 

@@ -56,7 +56,7 @@ class Example:
     """A photo and its captions, stripped; none of a photo that is only to be captioned."""
 
     image_id: ImageId  # COCO's, else the file name.
-    path: Path | ShardMember | Image.Image
+    source: Path | ShardMember | Image.Image
     captions: tuple[str, ...] = ()
 
     @property

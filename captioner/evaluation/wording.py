@@ -15,7 +15,7 @@ import snowballstemmer
 
 from captioner.data.instances import Synonyms, read_synonyms
 from captioner.evaluation.corpus import Corpus, FloatArray, Metric, Tokens
-from captioner.text.languages import FUNCTION_WORDS, KINDS, word_kinds, word_paragraphs
+from captioner.text.languages import FUNCTION_WORDS, WORD_KINDS, word_kinds, word_paragraphs
 
 
 def word_precision(corpus: Corpus) -> Metric:
@@ -85,7 +85,7 @@ def words_by_kind(
                 counts.update({(name, "words"): 1, (name, "said"): is_said})
                 counts[name, "true"] += bool(is_true)
     shares: dict[str, dict[str, float | None]] = {}
-    for name in (*KINDS, "all"):
+    for name in (*WORD_KINDS, "all"):
         number = counts[name, "words"]
         shares[name] = {"words": number, "said": None, "true": None}
         if number:

@@ -13,7 +13,8 @@ from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.schema import COUNT, Config, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.training.config import TrainingConfig
-from captioner.vision.encoder_config import EncoderConfig, encoder_config, family_of
+from captioner.vision.encoder_config import EncoderConfig
+from captioner.vision.families import encoder_config, family_of
 from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]

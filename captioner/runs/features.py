@@ -124,7 +124,7 @@ def _fill(
 
 def _state(example: Example) -> tuple[int, ...]:
     """The size and modification time of a photo's file or shard; () for a picture in memory."""
-    status = source_status(example.path)
+    status = source_status(example.source)
     return () if status is None else (status.st_size, status.st_mtime_ns)
 
 
@@ -140,7 +140,7 @@ def _load_for_store(
     for row in rows:
         photo = Image.new("RGB", (1, 1))
         try:
-            photo = preprocessing.load(examples[row % len(examples)].path)
+            photo = preprocessing.load(examples[row % len(examples)].source)
         except UserError as error:
             reasons[row] = str(error)
         pixels = preprocessing.pixels(photo)  # (3, size, size)

@@ -18,8 +18,8 @@ from captioner.model_folders import kind_of, model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TASK, TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
-from captioner.vision.encoder_config import family_of
 from captioner.vision.encoder_families import make_encoder
+from captioner.vision.families import family_of
 
 FINE_TUNING: dict[str, Any] = {
     "start_from": "default",  # Its sizes, words, encoder, preprocessing and search are the run's.

@@ -68,7 +68,7 @@ def is_noun(word: str) -> bool:
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
 
 
-KINDS = ("thing", "person", "action", "quality", "place", "number")
+WORD_KINDS = ("thing", "person", "action", "quality", "place", "number")
 """Of content words: nouns of things and of people; verbs and postures; adjectives and colours; the
 nouns of prepositions of place, and adverbs; numbers and quantities."""
 

@@ -16,7 +16,7 @@ from captioner.errors import UserError
 from captioner.files import read_json, write_json
 from captioner.model_folders import VOCABULARY
 from captioner.outcomes import outcomes_of, shape_as_given
-from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
+from captioner.text import SentenceVocabulary, SubwordVocabulary, WordVocabulary
 from captioner.text.languages import Capitals, as_sentence, straighten, unescape_entities
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
 from captioner.translate.translation import Translation
@@ -47,8 +47,8 @@ class SentenceTranslator(ABC):
         in upper case is in upper case too.
     """
 
-    source: TextVocabulary
-    target: TextVocabulary
+    source: SentenceVocabulary
+    target: SentenceVocabulary
     maximum_source_length: int
     search: TranslationSearch
     card: str
@@ -193,7 +193,7 @@ class SentenceTranslator(ABC):
         )
 
 
-def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
+def save_vocabularies(folder: Path, source: SentenceVocabulary, target: SentenceVocabulary) -> None:
     """Write both vocabularies as JSON, atomically; the same object is written once."""
     vocabularies = {_SOURCE: source, _TARGET: target}
     if source is target:
@@ -202,13 +202,13 @@ def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabula
         write_json(folder / name, vocabulary.to_json(), indent=None)
 
 
-def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
+def load_vocabularies(folder: Path, joint: bool) -> tuple[SentenceVocabulary, SentenceVocabulary]:
     """Read the source's and the target's vocabulary; joint ones are the same object."""
     source = _load(folder / (VOCABULARY if joint else _SOURCE))
     return source, source if joint else _load(folder / _TARGET)
 
 
-def _load(path: Path) -> TextVocabulary:
+def _load(path: Path) -> SentenceVocabulary:
     value = read_json(path, "vocabulary")
     where = f"vocabulary {path}"
     for kind in (WordVocabulary, SubwordVocabulary):

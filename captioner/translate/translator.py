@@ -23,7 +23,7 @@ from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.files import write_json, write_text
 from captioner.schema import to_mapping
-from captioner.text import TextVocabulary
+from captioner.text import SentenceVocabulary
 from captioner.text.languages import Capitals
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import Vocabulary
@@ -56,8 +56,8 @@ class Translator(SentenceTranslator):
 
     config: TranslationModelConfig
     model: TranslationModel
-    source: TextVocabulary
-    target: TextVocabulary
+    source: SentenceVocabulary
+    target: SentenceVocabulary
     maximum_source_length: int = 200
     search: TranslationSearch = field(default_factory=TranslationSearch)
     card: str = ""

@@ -20,7 +20,8 @@ from captioner.vision.encoder import (
     refuse_errors,
     torchvision_weights,
 )
-from captioner.vision.encoder_config import EncoderConfig, NetworkConfig, family_of
+from captioner.vision.encoder_config import EncoderConfig, NetworkConfig
+from captioner.vision.families import family_of
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import fill
 

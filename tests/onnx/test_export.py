@@ -36,8 +36,8 @@ from captioner.onnx.captioner import OnnxCaptioner
 from captioner.onnx.export import add_graphs, export_captioner
 from captioner.onnx.translator import OnnxTranslator
 from captioner.translate.translator import save_translator
-from captioner.vision.encoder_config import encoder_config
 from captioner.vision.encoder_families import make_encoder
+from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
 
 pytestmark = pytest.mark.slow

@@ -28,8 +28,9 @@ from captioner.onnx.graph_file import OPERATORS, external_weights
 from captioner.onnx.stored_weights import store_weights
 from captioner.schema import choices
 from captioner.translate.translator import save_translator
-from captioner.vision.encoder_config import VGGConfig, encoder_config
+from captioner.vision.encoder_config import VGGConfig
 from captioner.vision.encoder_families import make_encoder
+from captioner.vision.families import encoder_config
 
 VGGS = choices(VGGConfig.model_fields["name"].annotation)
 NETWORKS = {  # With the side of a photo; each brings an operator that the others lack.
