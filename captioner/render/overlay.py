@@ -35,8 +35,7 @@ PAGE_SUFFIXES = (".html", ".htm")
 WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.(?:jpg|png)")
 """The file names of `save_word_images`; in earlier versions they ended in .png."""
 
-_LONGEST_NAME = 40
-_LONGEST_SIDE = 1024
+_LONGEST_NAME, _LONGEST_SIDE = 40, 1024  # Letters; pixels.
 
 
 @dataclass(frozen=True)

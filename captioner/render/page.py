@@ -110,11 +110,10 @@ def save_html(path: str | os.PathLike[str], items: Sequence[PageItem], strength:
 
 
 def _article(item: PageItem, position: int, wording: SimpleNamespace) -> str:
-    width, height = item.size
     return static_file("photo.html").format(
         item=item,
         position=position,
-        ratio=width / height,
+        ratio=item.size[0] / item.size[1],
         alternative=escaped(" ".join(map(printable, item.captions[0].words))),
         image=escaped(item.path or item.name),
         name=escaped(item.name),

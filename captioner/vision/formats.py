@@ -56,7 +56,6 @@ _REFUSED = {
 }
 """By the first bytes of what Pillow does not know; `check_size` has what is too large."""
 
-_CODESTREAM = b"\xff\x4f\xff\x51"  # How that of JPEG 2000 begins.
 _PILLOWS_LIMIT = threading.Lock()
 
 Hold = Callable[[int], AbstractContextManager[None]]
@@ -189,7 +188,7 @@ def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
     """
     place = file.tell()
     file.seek(0)
-    _, start, head = file.read(1 << 20).partition(_CODESTREAM)
+    _, start, head = file.read(1 << 20).partition(b"\xff\x4f\xff\x51")  # The codestream's.
     file.seek(place)
     count = int.from_bytes(head[36:38], "big")  # ISO/IEC 15444-1, A.5.1: SIZ.
     depths = [(depth & 127) + 1 for depth in head[38 : 38 + 3 * count : 3]]

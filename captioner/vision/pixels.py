@@ -101,8 +101,9 @@ def decode(
         longest = 16 * sufficient_side
         divisor = max(1, min(image.size) // sufficient_side, -(-max(image.size) // longest))
     photo = _to_rgb_reduced(_to_8_bits(image, tags), divisor)
-    photo.getexif()[ExifTags.Base.Orientation] = orientation
-    ImageOps.exif_transpose(photo, in_place=True)
+    if orientation in range(2, 9):
+        photo.getexif()[ExifTags.Base.Orientation] = orientation
+        ImageOps.exif_transpose(photo, in_place=True)
     photo.info = {ORIGINAL_SIZE: size}  # Pillow copies it when it reduces.
     return photo
 

@@ -63,8 +63,8 @@ class Preprocessing(Config):
     def pixels(self, image: Image.Image) -> NDArray[np.uint8]:
         """The photo as (3, size, size), uint8, for `normalise`: a quarter of float32's bytes."""
         photo = image if image.mode == "RGB" else load_image(image)
-        filter = Image.Resampling[self.interpolation.upper()]
-        resized = photo.resize((self.size, self.size), filter, self.region(*photo.size))
+        method = Image.Resampling[self.interpolation.upper()]
+        resized = photo.resize((self.size, self.size), method, self.region(*photo.size))
         return np.asarray(resized).transpose(2, 0, 1).copy()  # (3, size, size)
 
     def normalise(self, pixels: Any) -> Any:
