@@ -137,7 +137,7 @@ class Collector:
         folder if it was given, in which photos of another machine are looked for (see `_moved`).
     """
 
-    def __init__(self, problems: Problems, check_files: bool, images: Path | None) -> None:
+    def __init__(self, problems: Problems, check_files: bool, images: Path | None = None) -> None:
         self.problems = problems
         self._check_files = check_files
         self._images = images
