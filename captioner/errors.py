@@ -35,11 +35,9 @@ def refuse_missing(need: str, extra: str) -> Iterator[None]:
         raise UserError(f'{need}: pip install "captioner[{extra}]"') from None
 
 
-def near_names(
-    name: object, known: Iterable[str], count: int = 3, cutoff: float = 0.6
-) -> list[str]:
-    """The known names most like `name`. cutoff: the least likeness, 0 to 1."""
-    return difflib.get_close_matches(str(name), list(known), count, cutoff)
+def near_names(name: object, known: Iterable[str], count: int = 3, least: float = 0.6) -> list[str]:
+    """The known names most like `name`. least: the least likeness, 0 to 1."""
+    return difflib.get_close_matches(str(name), list(known), count, least)
 
 
 def did_you_mean(names: Sequence[str]) -> str:

@@ -18,12 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from captioner.errors import UserError
 
 _TEMPORARY = ".captioner-"  # Temporary files and folders begin like that.
 _OPEN_FILES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # As shells name <(command).
+
+StrPath: TypeAlias = "str | os.PathLike[str]"
 
 LARGEST_TEXT = 2**31  # Bytes; COCO's largest file has a quarter.
 LARGEST_CONFIG = 2**27
@@ -66,15 +68,12 @@ def remove_temporaries(folder: Path, age: float = 3600.0, suffix: str = "") -> N
     """Remove what killed processes left in a folder more than `age` seconds ago."""
     for path in sorted(folder.glob(f"{_TEMPORARY}*{suffix}")):
         with contextlib.suppress(OSError):  # A temporary that stays harms nothing.
-            if time.time() - path.stat().st_mtime < age:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink()
+            if time.time() - path.stat().st_mtime >= age:
+                remove = shutil.rmtree if path.is_dir() else os.unlink
+                remove(path)
 
 
-def remove_temporaries_of(path: str | os.PathLike[str]) -> None:
+def remove_temporaries_of(path: StrPath) -> None:
     """Remove what killed processes left of a file that this one has locked."""
     target = Path(os.path.realpath(path))
     remove_temporaries(target.parent, age=-math.inf, suffix=_ending(target))
@@ -92,7 +91,7 @@ def remove_leftovers(paths: Iterable[Path]) -> None:
 
 
 @contextlib.contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_path(path: StrPath) -> Iterator[Path]:
     """Yields a temporary path to write to, which replaces `path` on a clean exit.
 
     Both are in one folder, made if missing, and have one suffix. The file is flushed to disk before
@@ -137,7 +136,7 @@ def flush_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def file_lock(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[None]:
+def file_lock(path: StrPath) -> contextlib.AbstractContextManager[None]:
     """`lock` a file, but no pipe or device, by an empty hidden file beside it."""
     target = Path(real_path(path))
     if os.path.exists(target) and not os.path.isfile(target):
@@ -194,18 +193,18 @@ def _locking_error(folder: Path) -> OSError | None:
     return None
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+def write_bytes(path: StrPath, content: bytes) -> None:
     """Write `content` to `path` atomically."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 
 
-def write_text(path: str | os.PathLike[str], content: str, encoding: str = "utf-8") -> None:
+def write_text(path: StrPath, content: str, encoding: str = "utf-8") -> None:
     """Write `content` atomically; a surrogate, of a file name, as \\udcXX, which JSON restores."""
     write_bytes(path, content.encode(encoding, "backslashreplace"))
 
 
-def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:
+def write_json(path: StrPath, value: Any, indent: int | None = 2) -> None:
     """Write `value` to `path` as JSON, atomically."""
     write_text(path, json_text(value, indent))
 
@@ -216,7 +215,7 @@ def json_text(value: Any, indent: int | None = 2) -> str:
 
 
 @contextlib.contextmanager
-def opened_file(path: str | os.PathLike[str], what: str = "file") -> Iterator[BinaryIO]:
+def opened_file(path: StrPath, what: str = "file") -> Iterator[BinaryIO]:
     """Yields a regular file, or an open pipe by its name; devices may have no end.
 
     what: its role, for messages.
@@ -234,9 +233,7 @@ def opened_file(path: str | os.PathLike[str], what: str = "file") -> Iterator[Bi
             yield file
 
 
-def read_bytes(
-    path: str | os.PathLike[str], what: str = "file", largest: int = LARGEST_TEXT
-) -> bytes:
+def read_bytes(path: StrPath, what: str = "file", largest: int = LARGEST_TEXT) -> bytes:
     """Read a file; one of more than `largest` bytes is refused."""
     with opened_file(path, what) as file:
         size = os.fstat(file.fileno()).st_size
@@ -267,13 +264,13 @@ def as_utf8(content: bytes, name: str) -> bytes:
     return decode_text(content, name).encode() if is_marked else content
 
 
-def read_text(path: str | os.PathLike[str], what: str = "file", largest: int = LARGEST_TEXT) -> str:
+def read_text(path: StrPath, what: str = "file", largest: int = LARGEST_TEXT) -> str:
     """Read a text file, see `decode_text`; lines end in LF. what: its role, for messages."""
     text = decode_text(read_bytes(path, what, largest), f"{what} {path}")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_json(path: str | os.PathLike[str], what: str = "file", largest: int = LARGEST_TEXT) -> Any:
+def read_json(path: StrPath, what: str = "file", largest: int = LARGEST_TEXT) -> Any:
     """Read a JSON file."""
     return parse_json(read_text(path, what, largest), f"{what} {path}")
 
@@ -347,9 +344,8 @@ def write_each(
     return written, problems
 
 
-def real_path(path: str | os.PathLike[str]) -> str:
+def real_path(path: StrPath) -> str:
     """The path with links resolved."""
-    try:
+    with contextlib.suppress(ValueError):  # A name that no file can have.
         return os.path.normcase(os.path.realpath(path))
-    except ValueError:  # A name that no file can have.
-        return os.fspath(path)
+    return os.fspath(path)

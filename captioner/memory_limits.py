@@ -11,16 +11,10 @@ from pathlib import Path
 from captioner.errors import UserError
 
 _CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Linux: cgroups 2, 1.
-_MESSAGES = (
-    "out of memory",
-    "can't allocate memory",
-    "annot allocate memory",
-    "not enough memory",
-    "ALLOC_FAILED",
-    "bad_alloc",
-    "can't start new thread",
-    "Available memory of",  # onnxruntime's limit.
-    "failed to map segment",  # A library's.
+# The last two: of onnxruntime's limit; of a library.
+_MESSAGES = re.compile(
+    "out of memory|(?:can't|annot) allocate memory|not enough memory|ALLOC_FAILED|bad_alloc|"
+    "can't start new thread|Available memory of|failed to map segment"
 )
 
 
@@ -55,8 +49,7 @@ def check_memory(size: int, what: str) -> None:
 
 def is_memory_error(error: BaseException) -> bool:
     """Whether memory or address space was too little for Python, torch, a GPU or a library."""
-    text = str(error)
-    return isinstance(error, MemoryError) or any(message in text for message in _MESSAGES)
+    return isinstance(error, MemoryError) or bool(_MESSAGES.search(str(error)))
 
 
 def memory_sentence(error: BaseException) -> str:

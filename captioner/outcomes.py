@@ -28,9 +28,7 @@ Result = TypeVar("Result")
 MOST_WORKERS = 4  # Each has a batch in memory.
 
 
-def share_out(
-    threads: int, items: int, batch_size: int, most: int = MOST_WORKERS
-) -> tuple[int, int]:
+def share_out(threads: int, items: int, batch_size: int, most: int) -> tuple[int, int]:
     """Choose how many batches to compute at once, `most` at most, and their size.
 
     The size is the largest, up to `batch_size`, that keeps all workers busy. One batch: 0 workers.

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any
 
 from captioner.errors import refuse_missing
@@ -61,7 +61,7 @@ def figures_table(figures: Mapping[str, object], notes: Mapping[str, object] | N
 
 def _cell(cell: object) -> str:
     if isinstance(cell, dict):
-        return ", ".join(f"{name} {_cell(value)}" for name, value in list(cell.items())[:10])
+        return ", ".join(f"{name} {_cell(value)}" for name, value in islice(cell.items(), 10))
     if isinstance(cell, list):
         return str(len(cell))
     if isinstance(cell, tuple):
@@ -96,7 +96,7 @@ def parquet_table(path: str, types: Mapping[str, str]) -> Iterator[AddRows]:
     arrow = pyarrow_library()
     columns = {name: arrow.type_for_alias(kind.removesuffix("[]")) for name, kind in types.items()}
     lists = {name: arrow.list_(columns[name]) for name, kind in types.items() if "[]" in kind}
-    schema = arrow.schema(list({**columns, **lists}.items()))
+    schema = arrow.schema([*(columns | lists).items()])
     rows: list[Mapping[str, Any]] = []
 
     def add(more: Sequence[Mapping[str, Any]], at_least: int = _ROWS_OF_GROUP) -> None:

@@ -23,7 +23,7 @@ from captioner.models.caption_config import KINDS, CaptionDecoderConfig
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import Config, choices, plain_type, section_of
-from captioner.vision.encoder_config import FAMILIES
+from captioner.vision.families import FAMILIES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -45,10 +45,10 @@ def test_workers_compute_at_once_and_share_the_threads_of_the_processor() -> Non
 
 
 def test_one_batch_takes_all_cores_and_workers_get_the_same_share() -> None:
-    assert share_out(64, 16, 16) == (0, 16)
-    assert share_out(64, 17, 16) == (MOST_WORKERS, 5)
-    assert share_out(1, 17, 16) == share_out(64, 17, 16, most=1) == (1, 9)
-    assert share_out(2, 33, 16) == (2, 9)
+    assert share_out(64, 16, 16, MOST_WORKERS) == (0, 16)
+    assert share_out(64, 17, 16, MOST_WORKERS) == (MOST_WORKERS, 5)
+    assert share_out(1, 17, 16, MOST_WORKERS) == share_out(64, 17, 16, most=1) == (1, 9)
+    assert share_out(2, 33, 16, MOST_WORKERS) == (2, 9)
 
 
 def test_the_time_left_is_not_that_of_the_first_of_a_batch(

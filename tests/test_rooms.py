@@ -60,6 +60,45 @@ def test_rooms_import_along_the_edges_only() -> None:
             assert imported_rooms(path) == set(), path
 
 
+CIRCLES = [
+    {"cli.caption", "cli.descriptions", "cli.outputs"},
+    {f"translate.{name}" for name in ("config", "recurrent_models", "transformer", "translator")},
+]
+"""Files of a room that import each other in a circle, anywhere in them, also for types alone."""
+
+
+def imported_files(path: Path) -> set[str]:
+    """The other files of its room that a file imports, by name."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    own = f"captioner.{path.parent.name}."
+    inside = {name.removeprefix(own).split(".")[0] for name in names if name.startswith(own)}
+    return {name for name in inside if path.with_name(f"{name}.py").exists()} - {path.stem}
+
+
+def circles_in(room: str) -> list[set[str]]:
+    """The groups of files, `__init__` left out, of which each reaches each by imports."""
+    paths = {path.stem: path for path in (PACKAGE / room).glob("[!_]*.py")}
+    reached = {name: imported_files(path) for name, path in paths.items()}
+    for _ in reached:  # As many steps as there are files, at most.
+        for names in reached.values():
+            names.update(*(reached[name] for name in list(names)))
+    groups = {
+        frozenset(other for other in names if name in reached[other])
+        for name, names in reached.items()
+    }
+    return [{f"{room}.{name}" for name in group} for group in groups if group]
+
+
+def test_the_files_of_a_room_import_in_no_circle() -> None:
+    found = [circle for room in EDGES for circle in circles_in(room)]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, CIRCLES))
+
+
 def test_the_readme_lists_every_room_and_module() -> None:
     readme = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
     house = readme.partition("## The house")[2].partition("A room imports")[0]

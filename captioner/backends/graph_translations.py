@@ -23,7 +23,7 @@ from captioner.decoding.search import Hypothesis, search_hypotheses
 from captioner.errors import INSTALL, UserError
 from captioner.model_folders import ModelFolder
 from captioner.models.translation_config import TranslationNetworksConfig
-from captioner.text import TextVocabulary
+from captioner.text import SentenceVocabulary
 from captioner.text.vocabulary import Vocabulary
 from captioner.text.vocabulary_files import load_vocabularies
 
@@ -38,8 +38,8 @@ class GraphTranslations:
     device: ClassVar[None] = None
 
     folder: ModelFolder
-    source: TextVocabulary
-    target: TextVocabulary
+    source: SentenceVocabulary
+    target: SentenceVocabulary
     start: Graph
     step: Graph
 

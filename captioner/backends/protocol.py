@@ -8,7 +8,7 @@ import numpy as np
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.decoding.search import Hypothesis
 from captioner.errors import INSTALL, UserError
-from captioner.text import TextVocabulary
+from captioner.text import SentenceVocabulary
 from captioner.vision.preprocessing import Preprocessing
 
 Array = np.ndarray[Any, Any]
@@ -87,8 +87,8 @@ class TranslationBackend(Protocol):
 
     engine: ClassVar[str]
     can_sample: ClassVar[bool]
-    source: TextVocabulary
-    target: TextVocabulary
+    source: SentenceVocabulary
+    target: SentenceVocabulary
 
     @property
     def attends(self) -> bool:

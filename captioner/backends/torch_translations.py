@@ -19,7 +19,7 @@ from captioner.models.transformer import Transformer
 from captioner.models.translation_config import TranslationModelConfig, TranslationNetworksConfig
 from captioner.models.translation_model import TranslationModel
 from captioner.module_weights import load_weights
-from captioner.text import TextVocabulary
+from captioner.text import SentenceVocabulary
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import Vocabulary
 from captioner.text.vocabulary_files import load_vocabularies
@@ -34,8 +34,8 @@ class TorchTranslations:
 
     config: TranslationModelConfig
     model: TranslationModel
-    source: TextVocabulary
-    target: TextVocabulary
+    source: SentenceVocabulary
+    target: SentenceVocabulary
     precision: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:

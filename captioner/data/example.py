@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from captioner.vision.shards import ShardMember
 
 ImageId = int | str  # COCO's number or text, or a file name.
+Splits = Sequence[str | None]  # None stands for all photos.
 OnProblem = Literal["refuse", "skip"]
 """Refuse the whole source, or skip the records with a problem."""
 
@@ -55,7 +56,7 @@ class Example:
     """A photo and its captions, stripped; none of a photo that is only to be captioned."""
 
     image_id: ImageId  # COCO's, else the file name.
-    path: Path | ShardMember | Image.Image
+    source: Path | ShardMember | Image.Image
     captions: tuple[str, ...] = ()
 
     @property
@@ -118,12 +119,14 @@ class Problems:
 
 
 @dataclass
-class _Photo:
+class SourcePhoto:
+    """A photo as a reader finds it."""
+
     image_id: ImageId
-    record: str  # Its name, for messages.
     path: Path | ShardMember
-    split: str | None  # None if the source has no splits.
-    name: str  # By which it is drawn for validation.
+    record: str  # Its name, for messages.
+    split: str | None = None  # None if the source has no splits.
+    name: str = ""  # By which it is drawn for validation; by default its id.
     captions: list[tuple[str, str]] = field(default_factory=list)  # Each with its record.
 
 
@@ -134,42 +137,31 @@ class Collector:
         folder if it was given, in which photos of another machine are looked for (see `_moved`).
     """
 
-    def __init__(
-        self, problems: Problems, check_files: bool = True, images: Path | None = None
-    ) -> None:
+    def __init__(self, problems: Problems, check_files: bool, images: Path | None = None) -> None:
         self.problems = problems
         self._check_files = check_files
         self._images = images
         self._in_other_case: list[str] = []
-        self._photos: dict[str, _Photo] = {}
+        self._photos: dict[str, SourcePhoto] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
         return str(image_id) in self._photos
 
-    def add_image(
-        self,
-        image_id: ImageId,
-        path: Path | ShardMember,
-        record: str,
-        split: str | None = None,
-        name: str | None = None,
-    ) -> bool:
-        """Add an image; False, and a problem, if it was added before. See `_Photo`."""
-        key = str(image_id)
-        if self._check_files and isinstance(path, Path):
-            existing = existing_path(path)  # Names of tables are often composed, of files not.
-            if existing.name != path.name and existing.name.lower() == path.name.lower():
-                self._in_other_case.append(f"{existing.name} for {path.name}")
-            path = existing
-        first = self._photos.get(key)
-        if first is None:
-            self._photos[key] = _Photo(image_id, record, path, split, name or key)
-        elif first.split != split:  # A model must not be validated on its training data.
-            both = f"{first.split or 'none'} and {split or 'none'}"
-            self.problems.add("image in two splits", f"{record}: {both}")
-        else:
-            self.problems.add("duplicate image", f"{record}, as {first.record}")
-        return first is None
+    def add(self, photo: SourcePhoto) -> bool:
+        """Add a photo; False, and a problem, if it was added before."""
+        if self._check_files and isinstance(photo.path, Path):
+            name = photo.path.name
+            photo.path = existing_path(photo.path)
+            existing = photo.path.name  # Names of tables are often composed, of files not.
+            if existing != name and existing.lower() == name.lower():
+                self._in_other_case.append(f"{existing} for {name}")
+        first = self._photos.setdefault(str(photo.image_id), photo)
+        if first.split != photo.split:  # A model must not be validated on its training data.
+            both = f"{first.split or 'none'} and {photo.split or 'none'}"
+            self.problems.add("image in two splits", f"{photo.record}: {both}")
+        elif first is not photo:
+            self.problems.add("duplicate image", f"{photo.record}, as {first.record}")
+        return first is photo
 
     def add_caption(self, image_id: ImageId, text: str, record: str) -> None:
         """Add a caption to an image. record: its name, for messages."""
@@ -178,46 +170,52 @@ class Collector:
         else:
             self.problems.add("caption without an image", f"{record} of image {image_id}")
 
-    def examples(self, splits: Sequence[str | None] = (None,)) -> list[list[Example]]:
+    def examples(self, splits: Splits) -> list[list[Example]]:
         """The photos with captions of each split, None for all, in the order of adding.
 
         `train` and `val` of a source without splits are drawn. Raises `UserError` for a refused
         problem in these splits and if one has no photo.
         """
-        photos = self._photos.values()
-        own_splits = sorted({photo.split for photo in photos if photo.split})
-        if not own_splits and not self.problems.draws_splits:
-            for photo in photos:
-                photo.split = splits[0]
-        elif photos and not own_splits and {TRAIN, VALIDATION} & set(splits):
-            self._draw_splits(VALIDATION in splits)
+        own_splits = self._split(splits)
         names = [_name_in_source(split, own_splits) for split in splits]
-        by_split: dict[str | None, list[Example]] = {name: [] for name in names}
-        self._find_moved([p for p in photos if {p.split, None} & by_split.keys()])
+
+        def is_wanted(photo: SourcePhoto) -> bool:
+            return None in names or photo.split in names
+
+        photos = self._photos.values()
+        self._find_moved([*filter(is_wanted, photos)])
         if self._in_other_case:
             count = counted(len(self._in_other_case), "photo")
             note = f"{self.problems.source} names {count} in another case, such as"
             self.problems.notes.append(f"{note} {self._in_other_case[0]}")
-        needs_split = bool(own_splits) and by_split.keys() != {None}
+        usable = []
         for photo in photos:
-            of_photo = {photo.split, None} & by_split.keys()
-            if photo.split is None and needs_split:
+            if own_splits and photo.split is None and None not in names:
                 self.problems.add("image without a split", photo.record)
-            elif of_photo and (example := self._example(photo)):
-                for split in of_photo:
-                    by_split[split].append(example)
+            elif is_wanted(photo) and (example := self._example(photo)):
+                usable.append((photo.split, example))
         self.problems.settle()
-        for split, examples in by_split.items():
-            if not examples:
-                others = sorted({photo.split for photo in photos if photo.split})
-                where = ""
-                if split and photos:
-                    where = f" in split {split!r}; its splits: {', '.join(others) or 'none'}"
-                fault = f"{self.problems.source} has no photo with a caption{where}"
-                raise UserError("; ".join([fault, *self.problems.sentences]))
-        return [by_split[name] for name in names]
+        by_split = [[item for own, item in usable if name in (None, own)] for name in names]
+        if [] in by_split:
+            split = names[by_split.index([])]
+            where = f" in split {split!r}; its splits: {', '.join(own_splits) or 'none'}"
+            fault = f"{self.problems.source} has no photo with a caption"
+            fault += where if split and photos else ""
+            raise UserError("; ".join([fault, *self.problems.sentences]))
+        return by_split
 
-    def _find_moved(self, photos: Sequence[_Photo]) -> None:
+    def _split(self, splits: Splits) -> list[str]:
+        """The names of the source's splits; it gets the first one asked for, or drawn ones."""
+        photos = self._photos.values()
+        if not any(photo.split for photo in photos):
+            if not self.problems.draws_splits:
+                for photo in photos:
+                    photo.split = splits[0]
+            elif photos and {TRAIN, VALIDATION} & set(splits):
+                self._draw_splits(VALIDATION in splits)
+        return sorted({photo.split for photo in photos if photo.split})
+
+    def _find_moved(self, photos: Sequence[SourcePhoto]) -> None:
         """If none of the photos exists, find them in the folder of images, or refuse them."""
         if not photos or any(map(self._exists, photos)):
             return
@@ -232,36 +230,36 @@ class Collector:
             photo.path = path
 
     def _draw_splits(self, is_validated: bool) -> None:
-        """Draw a tenth for validation, 50 to a quarter of all, two at least; none of fewer than 4.
+        """Draw validation photos: a tenth, but at least 50, or a quarter of fewer than 200.
 
-        Drawn by a hash of their names, most photos keep their split when others are added.
+        At least two are drawn, but none of fewer than four photos. Drawn by a hash of their names,
+        most photos keep their split when others are added.
         """
 
-        def drawn_by(photo: _Photo) -> bytes:
-            return hashlib.sha256(f"{_SEED} {photo.name}".encode("utf-8", "replace")).digest()
+        def drawn_by(photo: SourcePhoto) -> bytes:
+            name = photo.name or photo.image_id
+            return hashlib.sha256(f"{_SEED} {name}".encode("utf-8", "replace")).digest()
 
         photos = sorted(self._photos.values(), key=drawn_by)
         source = self.problems.source
-        count = max(len(photos) // 10, min(50, max(2, len(photos) // 4)))
-        if len(photos) < _FEWEST_DRAWN:
-            count = 0
-            if is_validated:
-                few = f"has {counted(len(photos), 'photo')} and no splits"
-                advice = f"training draws its validation photos from {_FEWEST_DRAWN} at least"
-                raise UserError(f"{source} {few}; {advice}")
+        is_drawn = len(photos) >= _FEWEST_DRAWN
+        if is_validated and not is_drawn:
+            few = f"has {counted(len(photos), 'photo')} and no splits"
+            advice = f"training draws its validation photos from {_FEWEST_DRAWN} at least"
+            raise UserError(f"{source} {few}; {advice}")
+        count = is_drawn * max(len(photos) // 10, min(50, max(2, len(photos) // 4)))
         for place, photo in enumerate(photos):
             photo.split = VALIDATION if place < count else TRAIN
-        if not count:
-            return
-        share = f"{count:,} of its {len(photos):,} photos, drawn with seed {_SEED}"
-        drawn = f"{share}, are the split {VALIDATION}, the others {TRAIN}"
-        self.problems.notes.append(f"{source} has no splits: {drawn}")
+        if is_drawn:
+            share = f"{count:,} of its {len(photos):,} photos, drawn with seed {_SEED}"
+            drawn = f"{share}, are the split {VALIDATION}, the others {TRAIN}"
+            self.problems.notes.append(f"{source} has no splits: {drawn}")
 
-    def _exists(self, photo: _Photo) -> bool:
+    def _exists(self, photo: SourcePhoto) -> bool:
         path = photo.path
         return not (self._check_files and isinstance(path, Path)) or os.path.isfile(path)
 
-    def _example(self, photo: _Photo) -> Example | None:
+    def _example(self, photo: SourcePhoto) -> Example | None:
         """A photo with its captions that have words; None, and a problem, if it lacks either."""
         captions = []
         for text, record in photo.captions:

@@ -5,8 +5,7 @@ XMP (Adobe, *Specification Part 3*), IPTC (*Information Interchange Model 4.2*, 
 """
 
 import re
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import translate
 from functools import cache
@@ -14,18 +13,20 @@ from itertools import chain, groupby
 from mmap import ACCESS_READ, mmap
 from operator import itemgetter
 from pathlib import Path
+from struct import error as StructError
+from typing import IO
 
 from PIL import Image
 from PIL.ExifTags import IFD, Base
 from PIL.ImageFile import ImageFile
 from PIL.IptcImagePlugin import getiptcinfo
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngStream, iTXt
 
 from captioner.files import read_text
 from captioner.vision.images import opened
 
 _CHARACTER_SETS = {b"UNICODE\0": "utf-16", b"JIS\0\0\0\0\0": "iso2022_jp"}  # In a UserComment.
-_LARGEST = 1 << 26  # Bytes of a compressed text of PNG.
 
 _IPTC_CAPTION = re.compile(rb"(?s)\x1c\x02\x78([\0-\x7f].)")  # What stands before its text.
 _JPEG_2000_BOX = re.compile(rb"(?s)xml |uuid.{16}")  # Its size stands before.
@@ -36,7 +37,7 @@ IPTC_CAPTION, IPTC_KEYWORDS = (2, 120), (2, 25)
 IptcTexts = dict[tuple[int, int], list[str]]
 """By record and number."""
 
-_KINDS = ("caption", "iptc", "exif", "Description", "Comment")
+_KINDS = ("iptc", "exif", "Description", "Comment")
 _Block = tuple[str, bytes]
 """A content and its kind: "xmp", one of `_KINDS`, of which the first counts most, or another."""
 
@@ -49,19 +50,18 @@ def read_inside(photo: Path) -> tuple[list[bytes], list[str]]:
     packets: list[bytes] = []
     texts: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     with suppress(Exception), opened(photo) as image:
+        if image.format != "PNG":  # For it, Pillow would decode the pixels.
+            with suppress(Exception):
+                texts["exif"] += _exif_texts(image.getexif())
         with suppress(Exception):
-            texts["exif"] += _exif_texts(image.getexif())
-        with suppress(Exception):
-            captions = iptc_of(image).get(IPTC_CAPTION, [])
-            texts["caption"] += [text for text in captions if not is_by_camera(text, is_exif=False)]
-        for kind, block in _blocks(image, photo):
+            texts["iptc"] += by_people(iptc_of(image).get(IPTC_CAPTION, ()))
+        for kind, block in _blocks(image):
             with suppress(Exception):
                 if kind == "xmp":
                     packets.append(_trimmed(block))
                 elif kind in _KINDS:
                     texts[kind] += _texts(kind, block)
-    found = filter(None, chain(*texts.values()))
-    return [*dict.fromkeys(filter(None, packets))], [*dict.fromkeys(found)]
+    return [*dict.fromkeys(filter(None, packets))], [*dict.fromkeys(chain(*texts.values()))]
 
 
 def iptc_of(image: ImageFile) -> IptcTexts:
@@ -73,16 +73,20 @@ def iptc_of(image: ImageFile) -> IptcTexts:
     }
 
 
-def is_by_camera(text: str, is_exif: bool, make: str = "") -> bool:
-    """Whether cameras and programs write such a description; in doubt, a person did.
+def by_people(texts: Iterable[str], is_exif: bool = False, make: str = "") -> list[str]:
+    """The texts without those that cameras and programs write; in doubt, a person did.
 
     is_exif: in EXIF, its copy in XMP, or a comment; elsewhere, a single word is a person's.
     make: of the camera, in EXIF.
     """
     anywhere, in_exif, codes, makes = _camera_patterns()
-    is_code = " " not in text and codes.match(text) and (not make or makes.match(make))
-    is_by_one = in_exif.match(text) or is_code or (text.isupper() and "CAMERA" in text)
-    return bool(anywhere.match(text) or (is_exif and is_by_one))
+
+    def is_by_camera(text: str) -> bool:
+        is_code = " " not in text and codes.match(text) and (not make or makes.match(make))
+        is_by_one = in_exif.match(text) or is_code or (text.isupper() and "CAMERA" in text)
+        return bool(anywhere.match(text) or (is_exif and is_by_one))
+
+    return [text for text in texts if text and not is_by_camera(text)]
 
 
 @cache
@@ -94,35 +98,21 @@ def _camera_patterns() -> list[re.Pattern[str]]:
     return [*map(re.compile, expressions, (re.IGNORECASE, re.IGNORECASE, 0, re.IGNORECASE))]
 
 
-def _blocks(image: ImageFile, photo: Path) -> Iterator[_Block]:
-    """The metadata of a photo, except the EXIF that Pillow finds."""
+def _blocks(image: ImageFile) -> Iterator[_Block]:
+    """The metadata of a photo, except the EXIF and the IPTC that Pillow finds."""
     yield "xmp", image.info.get("xmp", b"")
     yield "Comment", image.info.get("comment", b"")
     if isinstance(image, JpegImageFile):
         yield from _blocks_of_jpeg(image)
-    else:
-        with photo.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+    elif image.format == "PNG" and image.fp:
+        yield from _blocks_of_png(image.fp)
+    elif image.fp:
+        with mmap(image.fp.fileno(), 0, access=ACCESS_READ) as content:
             yield from _blocks_of_content(image.format, content)
 
 
-def _blocks_of_jpeg(image: JpegImageFile) -> Iterator[_Block]:
-    extensions = []
-    for name, content in image.applist:
-        head, _, block = content.partition(b"\0")
-        if name == "COM":
-            yield "Comment", content
-        elif head == b"http://ns.adobe.com/xap/1.0/":
-            yield "xmp", block
-        elif head == b"http://ns.adobe.com/xmp/extension/":  # The packet's identifier and size,
-            extensions.append((block[:32], block[36:40], block[40:]))  # a place, and a part.
-    for _, parts in groupby(sorted(extensions), key=itemgetter(0)):
-        yield "xmp", b"".join(part for _, _, part in parts)
-
-
 def _blocks_of_content(kind: str | None, content: mmap) -> Iterator[_Block]:
-    if kind == "PNG":
-        yield from _blocks_of_png(content)
-    elif kind == "GIF":
+    if kind == "GIF":
         yield from (("xmp", found[1]) for found in _GIF_XMP.finditer(content))
     elif kind == "JPEG2000":
         for box in _JPEG_2000_BOX.finditer(content):  # Also in other boxes.
@@ -133,35 +123,41 @@ def _blocks_of_content(kind: str | None, content: mmap) -> Iterator[_Block]:
         yield from (("Comment", line) for line in re.findall(rb"#(.*)", header[0]))
 
 
-def _blocks_of_png(content: mmap) -> Iterator[_Block]:
+def _blocks_of_jpeg(image: JpegImageFile) -> Iterator[_Block]:
+    extensions = []
+    for name, segment in image.applist:
+        head, _, block = segment.partition(b"\0")
+        if name == "COM":
+            yield "Comment", segment
+        elif head == b"http://ns.adobe.com/xap/1.0/":
+            yield "xmp", block
+        elif head == b"http://ns.adobe.com/xmp/extension/":  # The packet's identifier and size,
+            extensions.append((block[:32], block[36:40], block[40:]))  # a place, and a part.
+    for _, parts in groupby(sorted(extensions), key=itemgetter(0)):
+        yield "xmp", b"".join(part for _, _, part in parts)
+
+
+def _blocks_of_png(file: IO[bytes]) -> Iterator[_Block]:
     """Those of all chunks, also behind the pixels."""
-    place = 8
-    while len(head := content[place : place + 8]) == 8:
-        name, start = head[4:], place + 8
-        end = start + int.from_bytes(head[:4], "big")
-        place = end + 4
-        if name == b"eXIf":
-            yield "exif", content[start:end]
-        elif name in (b"tEXt", b"zTXt", b"iTXt"):
-            keyword, _, text = content[start:end].partition(b"\0")
-            with suppress(ValueError, IndexError, zlib.error):
-                yield _block_of_text(name, keyword, text)
+    file.seek(8)
+    chunks = PngStream(file)
+    with suppress(SyntaxError, StructError):  # The end.
+        while True:
+            name, start, size = chunks.read()
+            with suppress(Exception):
+                if name == b"eXIf":
+                    yield "exif", chunks.call(name, start, size)
+                elif name in (b"tEXt", b"zTXt", b"iTXt"):
+                    chunks.call(name, start, size)
+                    yield _block_of_text(*chunks.im_text.popitem())
+            file.seek(start + size + 4)
 
 
-def _block_of_text(name: bytes, keyword: bytes, text: bytes) -> _Block:
-    """A text of PNG. name: of its chunk; text: with what stands between it and its keyword."""
-    is_compressed = name == b"zTXt"
-    if name == b"zTXt":
-        text = text[1:]
-    elif name == b"iTXt":  # Behind a flag, a method, a language and a translated keyword.
-        is_compressed = text[:1] == b"\1"
-        text = text[2:].split(b"\0", 2)[2]
-    if is_compressed:
-        text = zlib.decompressobj().decompress(text, _LARGEST)
-    if keyword.startswith(b"Raw profile type "):  # By exiftool and ImageMagick, in hexadecimals.
-        return _of_unknown_kind(bytes.fromhex(text.split(b"\n", 3)[3].decode()))
-    is_xmp = keyword == b"XML:com.adobe.xmp"
-    return "xmp" if is_xmp else keyword.decode("latin-1").capitalize(), text
+def _block_of_text(keyword: str, text: str) -> _Block:
+    if keyword.startswith("Raw profile type "):  # By exiftool and ImageMagick, in hexadecimals.
+        return _of_unknown_kind(bytes.fromhex(text.split("\n", 3)[3]))
+    kind = "xmp" if keyword == "XML:com.adobe.xmp" else keyword.capitalize()
+    return kind, text.encode("utf-8" if isinstance(text, iTXt) else "latin-1")
 
 
 def _of_unknown_kind(block: bytes) -> _Block:
@@ -186,21 +182,19 @@ def _texts(kind: str, block: bytes) -> list[str]:
         exif = Image.Exif()
         exif.load(block)
         return _exif_texts(exif)
-    texts = [block]
     if kind == "iptc":
         found = _IPTC_CAPTION.finditer(block)
-        texts = [block[each.end() :][: int.from_bytes(each[1], "big")] for each in found]
-    decoded = map(_decoded, texts)
-    return [text for text in decoded if not is_by_camera(text, is_exif=kind == "Comment")]
+        ends = ((each.end(), each.end() + int.from_bytes(each[1], "big")) for each in found)
+        return by_people(_decoded(block[start:end]) for start, end in ends)
+    return by_people([_decoded(block)], is_exif=kind == "Comment")
 
 
 def _exif_texts(exif: Image.Exif) -> list[str]:
-    make = _decoded(exif.get(Base.Make, ""))
-    description = _decoded(exif.get(Base.ImageDescription, ""))
+    make, description = (_decoded(exif.get(tag, "")) for tag in (Base.Make, Base.ImageDescription))
     windows_comment = _decoded(exif.get(Base.XPComment, b""), "utf-16-le")
     comment = _user_comment(exif.get_ifd(IFD.Exif).get(Base.UserComment, b""))
-    texts = ((description, True, make), (windows_comment, False, ""), (comment, True, ""))
-    return [text for text, is_exif, make in texts if not is_by_camera(text, is_exif, make)]
+    others = by_people([windows_comment]) + by_people([comment], is_exif=True)
+    return by_people([description], is_exif=True, make=make) + others
 
 
 def _user_comment(content: bytes | str) -> str:

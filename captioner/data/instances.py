@@ -5,12 +5,13 @@ Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 """
 
 import os
+import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +120,7 @@ def plurals(word: str) -> list[str]:
     results = [word + "s"]
     if word.endswith(("s", "x", "z", "ch", "sh")):
         results = [word + "es"]
-    elif word.endswith("y") and word[-2:-1] not in ("a", "e", "i", "o", "u", ""):
+    elif re.search("[^aeiou]y$", word):
         results = [word[:-1] + "ies"]
     elif word.endswith("o"):
         results.append(word + "es")  # pianos, potatoes
@@ -149,7 +150,7 @@ class _Thing(TypedDict):
     image_id: Id
     category_id: Id
     bbox: NotRequired[Annotated[Box, Field(strict=False)]]  # Width and height, not right, bottom.
-    segmentation: NotRequired[Any]  # Polygons or run lengths, checked when they are drawn.
+    segmentation: NotRequired[object]  # Polygons or run lengths, checked when they are drawn.
 
 
 class _InstanceFile(Records):
@@ -179,9 +180,9 @@ class CocoInstances:
             categories = {str(category["id"]): category["name"] for category in file.categories}
             self._categories |= categories
             for image in file.images:
+                photo = _AnnotatedPhoto((image["width"], image["height"]), [])
                 name = str(image["id"])
-                size = (image["width"], image["height"])
-                photo = self._photos.setdefault(name, _AnnotatedPhoto(size, []))
+                photo = self._photos.setdefault(name, photo)
                 self._photos[image.get("file_name", name).replace("\\", "/")] = photo
             for place, thing in enumerate(file.annotations):
                 image_id, category_id = str(thing["image_id"]), str(thing["category_id"])
@@ -211,9 +212,8 @@ class CocoInstances:
         for thing in (thing for name, thing in things if name == category):
             mask = self._mask(thing, width, height)
             left, top, across, down = thing.get("bbox", (0, 0, 0, 0))
-            if mask.any():
-                union |= mask
-            elif across > 0 and down > 0:
+            union |= mask
+            if not mask.any() and across > 0 and down > 0:
                 boxes.append((left, top, left + across, top + down))
         outlined = union if union.any() else None
         is_there = outlined is not None or boxes
@@ -247,27 +247,24 @@ class CocoInstances:
         raise UserError(f"image {image_id!r} is not in {self}")
 
     def _mask(self, thing: _Thing, width: int, height: int) -> NDArray[np.bool_]:
-        outline: Any = thing.get("segmentation") or []
-        drawn = None
+        outline = thing.get("segmentation")
+        if not outline:
+            return np.zeros((height, width), dtype=np.bool_)
         if isinstance(outline, dict) and outline.get("size") == [height, width]:
             drawn = decode_run_lengths(outline.get("counts"), height, width)
-        elif not outline:
-            drawn = np.zeros((height, width), dtype=np.bool_)
-        elif isinstance(outline, list) and all(
-            _is_drawn(polygon, width, height) for polygon in outline
-        ):
+            if drawn is not None:
+                return drawn
+        if isinstance(outline, list) and all(_is_drawn(each, width, height) for each in outline):
             from pycocotools import mask  # Imported here: few commands read masks.
 
             merged = mask.merge(mask.frPyObjects(outline, height, width))
-            drawn = np.asarray(mask.decode(merged), dtype=np.bool_)
-        if drawn is None:
-            known = "polygons, of three or more pairs of numbers in its image, nor run lengths"
-            where = f"the segmentation of annotation {thing['id']} in {self} is neither"
-            raise UserError(f"{where} {known} that add up to its size {[height, width]}")
-        return drawn
+            return np.asarray(mask.decode(merged), dtype=np.bool_)
+        known = "polygons, of three or more pairs of numbers in its image, nor run lengths"
+        where = f"the segmentation of annotation {thing['id']} in {self} is neither"
+        raise UserError(f"{where} {known} that add up to its size {[height, width]}")
 
 
-def _is_drawn(polygon: Any, width: int, height: int) -> bool:
+def _is_drawn(polygon: object, width: int, height: int) -> bool:
     """Whether pycocotools can draw a polygon: it crashes on points far outside."""
     if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
         return False
@@ -275,7 +272,7 @@ def _is_drawn(polygon: Any, width: int, height: int) -> bool:
     return all(type(edge) in (int, float) and -side <= edge <= 2 * side for edge, side in corners)
 
 
-def decode_run_lengths(counts: Any, height: int, width: int) -> NDArray[np.bool_] | None:
+def decode_run_lengths(counts: object, height: int, width: int) -> NDArray[np.bool_] | None:
     """Decode COCO's run lengths, a list or a string, to a mask (height, width); else None.
 
     Runs go down the columns, outside and inside by turns. They must add up to the mask's size:

@@ -77,8 +77,7 @@ def text_bytes(path: str | Path) -> bytes:
     if not f"{path}".lower().endswith(".gz"):
         return content
     try:
-        with gzip.open(io.BytesIO(content)) as file:
-            unpacked = file.read(LARGEST_TEXT + 1)
+        unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(LARGEST_TEXT + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"text file {path} is not a whole gzip file ({error})") from None
     if len(unpacked) > LARGEST_TEXT:
@@ -89,10 +88,8 @@ def text_bytes(path: str | Path) -> bytes:
 def number_pairs(count: int, seed: int = 0, largest: int = 9_999) -> list[SentencePair]:
     """A toy language pair: different numbers, "four thousand and seven" and "4 0 0 7"."""
     numbers = random.Random(seed).sample(range(largest + 1), count)
-    return [
-        SentencePair(number_in_words(number), " ".join(str(number)), line)
-        for line, number in enumerate(numbers, start=1)
-    ]
+    numbered = enumerate(numbers, start=1)
+    return [SentencePair(number_in_words(n), " ".join(str(n)), line) for line, n in numbered]
 
 
 def number_in_words(number: int) -> str:
@@ -100,12 +97,9 @@ def number_in_words(number: int) -> str:
     if number < 20:
         return _BELOW_TWENTY[number]
     if number < 100:
-        words = _TENS[number // 10 - 2]
-        rest = number % 10
-        link = " "
+        rest, words = number % 10, _TENS[number // 10 - 2]
     else:
         size, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
         many, rest = divmod(number, size)
-        words = f"{number_in_words(many)} {name}"
-        link = " and " if rest < 100 else " "
-    return f"{words}{link}{number_in_words(rest)}" if rest else words
+        words = f"{number_in_words(many)} {name}{' and' if rest < 100 else ''}"
+    return f"{words} {number_in_words(rest)}" if rest else words.removesuffix(" and")

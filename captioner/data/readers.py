@@ -10,7 +10,7 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,15 @@ from pydantic import FailFast
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data import table
-from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems
+from captioner.data.example import (
+    TRAIN,
+    VALIDATION,
+    Collector,
+    Example,
+    Problems,
+    SourcePhoto,
+    Splits,
+)
 from captioner.errors import UserError
 from captioner.files import existing_path, read_json, read_text
 from captioner.schema import Id, Records, Text, from_mapping
@@ -29,7 +37,6 @@ _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
 _SPLIT = re.compile(r"(?<![a-z])(?:train|val|test)(?:20\d\d)?(?![a-z0-9])")
 _LINE = re.compile(r"(?P<image>[^\t]+)#(?P<number>[0-9]{1,9})\t(?P<caption>.*)", re.DOTALL)
 _LISTS = {"train": "train", "val": "dev", "test": "test"}  # As in Flickr_8k.devImages.txt.
-Splits = Sequence[str | None]
 
 
 def format_of(path: Path) -> str | None:
@@ -110,8 +117,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
     folder_of = cache(partial(_image_folder, images))
     for split in splits if is_folder else [_split_of(annotations, splits)]:
-        file = annotations
         name = f"captions_{split}.json"
+        file = annotations
         if is_folder:
             file = _first_file(annotations, name, f"annotations/{name}")
         content = read_json(file, "caption file")
@@ -120,12 +127,11 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         is_drawn = split is None and not {TRAIN, VALIDATION}.isdisjoint(splits)
         for image in document.images:
             name = image["file_name"].replace("\\", "/")  # As Windows writes it.
-            match = _FOLDER.search(name)
-            folder = folder_of(match and match.group(), split, *named)
-            path = folder / name
+            path = folder_of(*_FOLDER.findall(name)[:1], split, *named) / name
             # Drawn splits do not depend on ids.
-            drawn_by = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None
-            collector.add_image(image["id"], path, f"image {image['id']}", split, drawn_by)
+            drawn_by = Path(os.path.relpath(path, images)).as_posix() if is_drawn else ""
+            record = f"image {image['id']}"
+            collector.add(SourcePhoto(image["id"], path, record, split, drawn_by))
         for entry in document.annotations:
             collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
 
@@ -173,7 +179,7 @@ def read_karpathy(annotations: Path, images: Path, splits: Splits, collector: Co
         if split == "restval" and split not in splits:
             split = TRAIN
         path = folder_of(entry.get("filepath")) / file_name
-        if collector.add_image(image_id, path, record, split):
+        if collector.add(SourcePhoto(image_id, path, record, split)):
             for place, sentence in enumerate(entry["sentences"]):
                 collector.add_caption(image_id, sentence["raw"], f"sentence {place} of {record}")
 
@@ -195,15 +201,14 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
         problems.source += f" with split list {listed}"
         for number, name in table.numbered_lines(read_text(listed, "split list")):
             record = f"image {name.strip()} (line {number} of {listed})"
-            collector.add_image(name.strip(), images / name.strip(), record, split)
+            collector.add(SourcePhoto(name.strip(), images / name.strip(), record, split))
     for number, line in lines:
         match = _LINE.fullmatch(line)
-        name = match["image"].strip() if match else ""
-        if not match or not name:
+        if not match or not (name := match["image"].strip()):
             problems.add("row without NAME#NUMBER, a tab and a caption", f"line {number}")
             continue
         if None in splits and name not in collector:
-            collector.add_image(name, images / name, f"image {name} (line {number})")
+            collector.add(SourcePhoto(name, images / name, f"image {name} (line {number})"))
         if name in collector:
             record = f"caption {name}#{match['number']} (line {number})"
             collector.add_caption(name, match["caption"], record)

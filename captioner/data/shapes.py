@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.random import Generator as Random
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from pydantic import Field, model_validator
@@ -91,11 +92,6 @@ class ShapesExample:
         """The words in a row."""
         return " ".join(self.words)
 
-    @property
-    def boxes(self) -> list[Box | None]:
-        """Those of the words."""
-        return self.boxes_of(self.words)
-
     def boxes_of(self, words: Sequence[str]) -> list[Box | None]:
         """The boxes of any caption's words. A colour and a shape name the object of both."""
         box_of = {(item.colour, item.shape): item.box for item in self.objects}
@@ -124,7 +120,7 @@ def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[
 
 def generate_example(index: int, seed: int, config: ShapesConfig | None = None) -> ShapesExample:
     """Example `index` (from 0) of a seed."""
-    config = ShapesConfig() if config is None else config
+    config = config or ShapesConfig()
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index,)))
     fewest, most = config.objects
     number = int(random.integers(fewest, most + 1))
@@ -142,15 +138,11 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
 
 def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
     """Generated pictures as the photos of a split, named shapes-0 and so on."""
-    return [
-        Example(f"shapes-{number}", picture.image, (picture.caption,))
-        for number, picture in enumerate(pictures)
-    ]
+    named = enumerate(pictures)
+    return [Example(f"shapes-{number}", each.image, (each.caption,)) for number, each in named]
 
 
-def _draft(
-    random: np.random.Generator, kind: int, config: ShapesConfig
-) -> tuple[ShapesObject, Points]:
+def _draft(random: Random, kind: int, config: ShapesConfig) -> tuple[ShapesObject, Points]:
     """A randomly placed object and its outline; `kind` counts in order of mention."""
     colour, shape = list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)]
     smallest, largest = config.object_size
@@ -171,9 +163,8 @@ def _draft(
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
     """Whether the objects keep their distance and every relation of the caption is clear."""
     for first, second in itertools.combinations(objects, 2):
-        left, top, right, bottom = first.box
-        other = second.box
-        gap = max(other[0] - right, left - other[2], other[1] - bottom, top - other[3])
+        one, other = first.box, second.box
+        gap = max(other[0] - one[2], one[0] - other[2], other[1] - one[3], one[1] - other[3])
         if gap < GAP * config.image_size:
             return False
     distances = (_distances(one.box, other.box) for one, other in itertools.pairwise(objects))
@@ -208,7 +199,7 @@ _CORNERS = {
 }
 
 
-def _background(random: np.random.Generator, size: int) -> Image.Image:
+def _background(random: Random, size: int) -> Image.Image:
     """A pale canvas whose brightness and tint change a little across it."""
     ends = random.uniform(222, 246) + random.uniform(-9, 9, size=(2, 3))  # (end, channel)
     angle = random.uniform(0, 2 * math.pi)
@@ -218,9 +209,7 @@ def _background(random: np.random.Generator, size: int) -> Image.Image:
     return Image.fromarray(pixels.round().astype(np.uint8))
 
 
-def _draw(
-    image: Image.Image, item: ShapesObject, outline: Points, random: np.random.Generator
-) -> None:
+def _draw(image: Image.Image, item: ShapesObject, outline: Points, random: Random) -> None:
     """Draw an object onto the picture, its colour slightly varied."""
     tint = random.uniform(-12, 12, size=3)
     red, green, blue = np.clip(np.array(COLOURS[item.colour]) + tint, 0, 255).round().tolist()

@@ -4,16 +4,17 @@ import csv
 import io
 import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from captioner.data.example import SPLIT_OF, Collector, Problems
-from captioner.data.xmp import photo_descriptions, spellings
+from captioner.data.example import SPLIT_OF, Collector, Problems, SourcePhoto, Splits
+from captioner.data.xmp import Spellings, photo_descriptions, spellings
 from captioner.errors import UserError, counted
 from captioner.files import existing_path, parse_json, read_text
 from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, local_path, photo_files
@@ -48,9 +49,11 @@ class _Row(NamedTuple):
     photo: ShardMember | None = None  # In a shard, named `image`.
 
 
-def read_table(
-    annotations: Path, images: Path, splits: Sequence[str | None], collector: Collector
-) -> None:
+_Records = Iterator[tuple[str, object]]  # Each with its name, for messages.
+_Rows = dict[str, tuple[str, list[_Row]]]  # By photo, each with where they stand.
+
+
+def read_table(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
     """Read a table, a folder (see `_of_folder`) or a pattern of shards (see `read_shards`).
 
     annotations: `text_records` says which files. A caption may be a list of them. Photos may lie in
@@ -69,9 +72,8 @@ def read_table(
         key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
         if key not in is_added:
             record = f"image {row.image} ({row.record})"
-            path = row.photo or images / row.image
-            path = _with_suffix(path) if isinstance(path, Path) else path
-            is_added[key] = collector.add_image(row.image, path, record, row.split)
+            path = row.photo or _with_suffix(images / row.image)
+            is_added[key] = collector.add(SourcePhoto(row.image, path, record, row.split))
         for caption in row.captions if is_added[key] else ():
             collector.add_caption(row.image, caption, row.record)
 
@@ -105,42 +107,23 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     one of its `photo_descriptions`; what captioner wrote counts if `problems.by_captioner` says so.
     Folders named by splits are these splits if all photos with captions lie in them.
     """
-    rows_of: defaultdict[str, list[_Row]] = defaultdict(list)
-    kind_of: dict[str, str] = {}  # Where the captions of a photo are.
-    left_out = 0
-    labels: list[Path] = []
     photos = photo_files([folder], note=problems.notes.append)
-    for table in _tables_above(photos, folder):
-        for row in _rows(table, problems, skips_own=not problems.by_captioner):
-            if row.captions:
-                path = existing_path(table.parent / row.image)
-                image = Path(os.path.relpath(path, folder)).as_posix()
-                rows_of[image].append(row._replace(image=image))
-                kind_of[image] = f"in {table.name}"
-            else:
-                left_out += 1
-    counts: Counter[str] = Counter()
+    found, left_out = _rows_of_tables(photos, folder, problems)
     names = cache(spellings)
+    labels: list[Path] = []
+    counts: Counter[str] = Counter()
     for photo in photos:
         image = photo.relative_to(folder).as_posix()
         texts = _texts_beside(photo)
         labels += [text for text, lines in texts.items() if not lines]
         if text := next(filter(texts.get, texts), None):
-            kind_of[image] = "with a text beside them"
-            rows_of[image] = [_Row(f"{text}", image, texts[text])]
-        elif image not in rows_of:
-            descriptions = []
-            try:
-                descriptions = list(photo_descriptions(photo, names))
-            except UserError as error:
-                problems.add("unreadable description", str(error))
-            usable = [item for item in descriptions if problems.by_captioner or not item[2]]
-            if usable:
-                kind_of[image], description, _ = usable[0]
-                rows_of[image] = [_Row(f"{photo}", image, [description])]
-            elif descriptions:
-                left_out += 1
-        counts[kind_of.get(image, "without")] += 1
+            found[image] = "with a text beside them", [_Row(f"{text}", image, texts[text])]
+        elif image not in found:
+            kind, description, is_own = _description(photo, names, problems)
+            left_out += is_own
+            if description and not is_own:
+                found[image] = kind, [_Row(f"{photo}", image, [description])]
+        counts[found[image][0] if image in found else "without"] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}"
     if left_out:
@@ -148,24 +131,48 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     if labels:
         note += f"; texts of numbers alone left out: {len(labels):,}, {labels[0]} the first"
     problems.notes.append(note)
-    if not rows_of and not problems:
+    if not found and not problems:
         places = "photo.txt or photo.caption beside photo.jpg", *_METADATA, "XMP sidecars"
-        raise UserError(
-            f"{'; '.join(problems.notes)}; captions are in {', '.join(places)} or the photos"
-        )
-    rows = [*chain.from_iterable(rows_of.values())]
+        advice = f"captions are in {', '.join(places)} or the photos"
+        raise UserError(f"{'; '.join(problems.notes)}; {advice}")
+    rows = [row for _, rows in found.values() for row in rows]
     tops = {row.image.partition("/")[0] for row in rows}
     if len(tops) > 1 and {top.lower() for top in tops} <= SPLIT_OF.keys():
         rows = [row._replace(split=row.split or row.image.partition("/")[0]) for row in rows]
     return iter(rows)
 
 
-def _tables_above(photos: Sequence[Path], folder: Path) -> Iterator[Path]:
-    """The first table of `_METADATA` in each folder between a folder and its photos."""
+def _rows_of_tables(photos: Sequence[Path], folder: Path, problems: Problems) -> tuple[_Rows, int]:
+    """The rows of tables by photo, with the table's name; and how many captioner wrote.
+
+    The table is the first of `_METADATA` in each folder between a folder and its photos.
+    """
+    found: _Rows = {}
+    left_out = 0
+    skips_own = not problems.by_captioner
     above = {parent for photo in photos for parent in photo.parents}
     for place in sorted(above - {*folder.parents}):
         tables = [place / name for name in _METADATA if os.path.isfile(place / name)]
-        yield from tables[:1]
+        for row in chain.from_iterable(_rows(table, problems, skips_own) for table in tables[:1]):
+            if row.captions:
+                path = existing_path(place / row.image)
+                image = Path(os.path.relpath(path, folder)).as_posix()
+                _, rows = found.setdefault(image, (f"in {tables[0].name}", []))
+                rows.append(row._replace(image=image))
+            else:
+                left_out += 1
+    return found, left_out
+
+
+def _description(photo: Path, names: Spellings, problems: Problems) -> tuple[str, str, bool]:
+    """The first of `photo_descriptions` that counts, else captioner's, whose last value is True."""
+    described: list[tuple[str, str, bool]] = []
+    try:
+        described += photo_descriptions(photo, names)
+    except UserError as error:
+        problems.add("unreadable description", str(error))
+    usable = ((kind, text, own and not problems.by_captioner) for kind, text, own in described)
+    return min(usable, key=itemgetter(2), default=("", "", False))
 
 
 def _texts_beside(photo: Path) -> dict[Path, list[str]]:
@@ -188,7 +195,7 @@ def _is_label(line: str) -> bool:
     return numbers >= len(words) - (numbers > 3)
 
 
-def text_records(file: Path, problems: Problems, what: str = "table") -> Iterator[tuple[str, Any]]:
+def text_records(file: Path, problems: Problems, what: str = "table") -> _Records:
     """The name, for messages, and the cells by column of each row; None of one that has none.
 
     JSON with a list of rows, or with captions or rows by photo, as those of kohya's scripts; JSON
@@ -219,7 +226,7 @@ def is_json_lines(text: str) -> bool:
     return isinstance(record, dict) and (bool(rest) or len(_columns(tuple(record))) > 1)
 
 
-def is_captions_by_photo(document: Any) -> bool:
+def is_captions_by_photo(document: object) -> bool:
     """Whether JSON has a caption, captions or a row for each photo, by its name."""
     if not isinstance(document, dict) or not document:
         return False
@@ -243,14 +250,14 @@ def numbered_lines(text: str) -> list[tuple[int, str]]:
     return [(number, line) for number, line in lines if line.strip()]
 
 
-def parsed(content: str | bytes) -> Any:
+def parsed(content: str | bytes) -> object:
     """The value of a JSON text; None of another text, and where a key is given twice."""
     with suppress(UserError):
         return parse_json(content, "")
     return None
 
 
-def is_failed(record: Mapping[str, Any]) -> bool:
+def is_failed(record: Mapping[str, object]) -> bool:
     """Whether captioner wrote a record of a photo that it could not caption."""
     return "model" in record and bool(record.get("error")) and not record.get("caption")
 
@@ -258,42 +265,46 @@ def is_failed(record: Mapping[str, Any]) -> bool:
 def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_Row]:
     """The rows of a table. skips_own: those that captioner wrote are empty."""
     failed: list[str] = []
-    is_shard = file.suffix.lower() in SHARD_SUFFIXES
-    records = _of_shards if is_shard else text_records
+    records = _of_shards if file.suffix.lower() in SHARD_SUFFIXES else text_records
     for where, record in records(file, problems):
         if not isinstance(record, dict):
             problems.add("row without a valid JSON object", where)
-            continue
-        if is_failed(record):
+        elif is_failed(record):
             failed.append(where)
-            continue
-        if skips_own and record.keys() >= _BY_CAPTIONER and record.get("by") != "person":
+        elif skips_own and record.keys() >= _BY_CAPTIONER and record.get("by") != "person":
             yield _Row(where, "", [])
-            continue
-        columns = _columns(tuple(record))
-        values: list[Any] = [record.get(columns.get(column, column)) for column in _COLUMNS]
-        image, caption, split = values
-        captions = caption if isinstance(caption, list) else [caption]
-        photo = image if isinstance(image, ShardMember) else None
-        are_valid = {
-            "image": photo or (isinstance(image, str) and image.strip()),
-            "caption": captions and all(isinstance(text, str) for text in captions),
-            "split": split is None or isinstance(split, str),
-        }
-        if bad := [column for column, is_valid in are_valid.items() if not is_valid]:
-            column = columns.get(bad[0], bad[0]).strip()
-            problems.add(f'row without text in its "{column}"', where)
-            continue
-        image = image if photo else local_path(image.strip())
-        if not photo and "://" in image:
-            advice = "photos are not downloaded: download them, and give their paths"
-            raise UserError(f"{problems.source} names photos by address, such as {image}; {advice}")
-        name = photo.image_id if photo else os.path.normpath(image.replace("\\", "/"))
-        split = (split or "").strip() or None
-        yield _Row(where, name, captions, split, photo)
+        elif row := _row(where, record, problems):
+            yield row
     if failed:
         photos = f"{counted(len(failed), 'photo')} that captioner could not caption"
         problems.notes.append(f"{problems.source}: left out {photos} ({failed[0]} for one)")
+
+
+def _row(where: str, record: Mapping[str, Any], problems: Problems) -> _Row | None:
+    """A row of a record; None, and a problem, if a column has no text."""
+    columns = _columns(tuple(record))
+    values: list[Any] = [record.get(columns.get(column, column)) for column in _COLUMNS]
+    image, caption, split = values
+    captions = caption if isinstance(caption, list) else [caption]
+    photo = image if isinstance(image, ShardMember) else None
+    are_valid = {
+        "image": photo or (isinstance(image, str) and image.strip()),
+        "caption": captions and all(isinstance(text, str) for text in captions),
+        "split": split is None or isinstance(split, str),
+    }
+    for column, is_valid in are_valid.items():
+        if not is_valid:
+            name = columns.get(column, column).strip()
+            problems.add(f'row without text in its "{name}"', where)
+            return None
+    split = (split or "").strip() or None
+    if photo:
+        return _Row(where, photo.image_id, captions, split, photo)
+    path = local_path(image.strip())
+    if "://" in path:
+        advice = "photos are not downloaded: download them, and give their paths"
+        raise UserError(f"{problems.source} names photos by address, such as {path}; {advice}")
+    return _Row(where, os.path.normpath(path.replace("\\", "/")), captions, split)
 
 
 @cache
@@ -304,7 +315,7 @@ def _columns(names: tuple[str, ...]) -> dict[str, str]:
     return {column: header[name] for column, name in pairs if name in header}
 
 
-def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tuple[str, Any]]:
+def _of_csv(text: str, file: Path, problems: Problems, what: str) -> _Records:
     _, separator = header(text)
     csv_file = io.StringIO(text, newline="")
     table = csv.DictReader(csv_file, strict=True, delimiter=separator)
@@ -334,7 +345,7 @@ def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tu
         raise UserError(f"{what} {file} is not valid CSV ({where}: {error})") from None
 
 
-def _of_shards(pattern: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
+def _of_shards(pattern: Path, problems: Problems) -> _Records:
     """A tar has a caption a line of the text beside a photo, or those in JSON."""
     for name, record in read_shards(pattern, partial(problems.add, "unreadable shard")):
         text, described = record.pop(".txt", None), record.pop(".json", None)

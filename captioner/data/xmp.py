@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from lxml import etree
 
-from captioner.data.inside_photos import is_by_camera, read_inside
+from captioner.data.inside_photos import by_people, read_inside
 from captioner.errors import CONTROLS, UserError
 from captioner.files import refuse_os_errors
 
@@ -31,18 +31,11 @@ _RDF, _DC, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
 # `captioner` holds copies of what captioner wrote, to know it again, and of what it replaced.
 _ITEM = f"{_RDF}li"
 
-_EXIF_COPIES = (
-    "{http://ns.adobe.com/tiff/1.0/}ImageDescription",
-    "{http://ns.adobe.com/exif/1.0/}UserComment",
-)
-_IPTC = "{http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/}"
+_EXIF, _IPTC = "{http://ns.adobe.com/", "{http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/}"
+_EXIF_COPIES = (f"{_EXIF}tiff/1.0/}}ImageDescription", f"{_EXIF}exif/1.0/}}UserComment")
+_ACCESSIBLE = (f"{_IPTC}AltTextAccessibility", f"{_IPTC}ExtDescrAccessibility")
 # Properties that describe a photo; programs show the first before the others.
-_DESCRIBING = (
-    f"{_DC}description",
-    *_EXIF_COPIES,
-    f"{_IPTC}AltTextAccessibility",
-    f"{_IPTC}ExtDescrAccessibility",
-)
+_DESCRIBING = (f"{_DC}description", *_EXIF_COPIES, *_ACCESSIBLE)
 _SIDECAR_FOR = re.compile(rb"""SidecarForExtension(?:\s*=\s*["']|>)\s*(\w+)""")
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -93,7 +86,6 @@ class XmpPacket:
             root = etree.fromstring(_EMPTY if content is None else content, parser)
         except etree.XMLSyntaxError as error:
             raise UserError(f"{name} is not valid XML ({error.msg}) and was left alone") from None
-        self._name = name
         self._rdf: Any = next(root.iter(f"{_RDF}RDF"), None)
         if self._rdf is None or root.getroottree().docinfo.doctype:
             raise UserError(f"{name} is not XMP, or declares a document type, and was left alone")
@@ -111,8 +103,7 @@ class XmpPacket:
             for element in part.iterchildren(name):
                 items = sorted(element.iter(_ITEM), key=lambda item: _language(item) != "x-default")
                 texts += map(_text, items or [element])
-            is_exif = name in _EXIF_COPIES
-            found += [text for text in texts if text and not is_by_camera(text, is_exif)]
+            found += by_people(texts, is_exif=name in _EXIF_COPIES)
         return [*dict.fromkeys(found)]
 
     def own_texts(self, name: str) -> list[str]:
@@ -143,17 +134,15 @@ class XmpPacket:
             replaced = self._describe(description)
         keywords = self._set_keywords(description.keywords, iptc_keywords)
         confidence = self._property(f"{_OWN}confidence")
-        if is_described or is_taken_out or description.confidence is None:
-            confidence.getparent().remove(confidence)
-        else:
-            confidence.text = f"{description.confidence:.2f}"
+        is_sure = description.confidence is not None and not (is_described or is_taken_out)
+        confidence.text = f"{description.confidence:.2f}" if is_sure else ""
+        _remove_if_empty(confidence)
         return Merged(keywords, replaced, is_taken_out)
 
     def keep_copy(self, place: str, text: str) -> None:
         """Keep words that are replaced in IPTC, without control characters. place: their tag."""
         copies = self._items(f"{_OWN}before_{place}", "Seq")
-        text = CONTROLS.sub("", text)
-        _add(copies, {text}.difference(_texts(copies)))
+        _add(copies, {CONTROLS.sub("", text)}.difference(_texts(copies)))
 
     def as_file(self) -> bytes:
         """The packet as the content of an XMP file."""
@@ -216,8 +205,7 @@ class XmpPacket:
                 item = etree.Element(_ITEM, {_LANGUAGE: tag})
                 item.text = description.caption
                 items.insert(number, item)
-        if not description.by_person:
-            own_texts.add(description.caption)
+        own_texts |= set() if description.by_person else {description.caption}
         own_copies.clear()
         _add(own_copies, (text for text in dict.fromkeys(_texts(items)) if text in own_texts))
         return [text for text in replaced if text in words - {description.caption}]
@@ -319,14 +307,10 @@ def sidecars(photo: Path, names: Spellings = spellings) -> list[list[Path]]:
     is_alone = len(listed.get(_folded(photo.name), ())) < 2  # Else case tells photos apart.
     places = []
     for exact in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
-        found = [
-            exact.with_name(name)
-            for name in listed.get(_folded(exact.name), ())
-            if is_alone or Path(name).stem == exact.stem
-        ]
+        alike = map(exact.with_name, listed.get(_folded(exact.name), ()))
+        found = [path for path in alike if is_alone or path.stem == exact.stem]
         places.append([*dict.fromkeys([exact, *found])])
-    places[0] = [path for path in places[0] if not _is_of_other(path, photo)]
-    return places
+    return [[path for path in places[0] if not _is_of_other(path, photo)], places[1]]
 
 
 def photo_descriptions(

@@ -28,7 +28,7 @@ from captioner.evaluation.corpus import Corpus, FloatArray, IntArray
 from captioner.evaluation.score import caption_examples
 from captioner.evaluation.wording import true_words, word_precision
 from captioner.tables import Row, text_table
-from captioner.text.languages import KINDS, word_kinds
+from captioner.text.languages import WORD_KINDS, word_kinds
 
 NOTHING_SHARE = 0.02  # Weight of all pictures of nothing, as a share of that of all photos.
 NOTHING_PICTURES = 16
@@ -131,7 +131,7 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> Obser
     generator = np.random.default_rng(0)
     pictures = []
     for example in examples[:NOTHING_PICTURES]:
-        pixels = np.asarray(captioner.preprocessing.load(example.path))
+        pixels = np.asarray(captioner.preprocessing.load(example.source))
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
     captions = captioner.caption(pictures)
@@ -188,7 +188,7 @@ def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> Fig
     kinds = [kind for caption in captions for kind in word_kinds(caption.words) if kind]
     fifths = enumerate(_fifths(confidence), start=1)
     groups = {f"words, fifth {number}": rows for number, rows in fifths}
-    groups |= {kind: np.flatnonzero(np.array(kinds) == kind) for kind in KINDS}
+    groups |= {kind: np.flatnonzero(np.array(kinds) == kind) for kind in WORD_KINDS}
     groups["all words"] = np.arange(len(truth))
     observed = np.array(truth)
     return {

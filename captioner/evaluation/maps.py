@@ -315,7 +315,7 @@ def score_maps(
         if grounding is not None:
             targets = grounding.targets(image, caption.words)
             unknown += image not in grounding.images
-            size = original_size(captioner.preprocessing.load(example.path))
+            size = original_size(captioner.preprocessing.load(example.source))
         assert caption.region is not None  # Its photo is known.
         words += word_maps(image, caption.words, caption.attention, targets, size, caption.region)
         maps.append(caption.attention)

@@ -312,7 +312,7 @@ def caption_examples(
     left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     """
     options = (search or captioner.search).replace(n_best=1)
-    photos = [(example.name, example.path) for example in examples]
+    photos = [(example.name, example.source) for example in examples]
     items = zip(examples, caption_photos(captioner, photos, options, batch_size), strict=True)
     captioned = 0
     with progress_bar(shown_as, len(examples), "images") as progress:
@@ -341,7 +341,7 @@ def read_results(path: File, images: Sequence[Example] = ()) -> dict[str, str]:
     alike: defaultdict[str, set[str]] = defaultdict(set)  # Names by their letters, and by files.
     for image in images:
         alike[_composed(image.name)].add(image.name)
-        alike[_composed(os.path.basename(f"{image.path}"))].add(image.name)
+        alike[_composed(os.path.basename(f"{image.source}"))].add(image.name)
     source = f"results file {path}"
     problems = Problems(source=source)
     captions = dict[str, str]()

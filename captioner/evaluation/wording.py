@@ -15,7 +15,7 @@ import snowballstemmer
 from captioner.data.instances import Synonyms, read_synonyms
 from captioner.evaluation import Figures
 from captioner.evaluation.corpus import Corpus, FloatArray, Metric, Tokens
-from captioner.text.languages import FUNCTION_WORDS, KINDS, word_kinds, word_paragraphs
+from captioner.text.languages import FUNCTION_WORDS, WORD_KINDS, word_kinds, word_paragraphs
 
 NO_WORD_TRUE = "captions with none"
 """The name of a score: the share of captions without a content word that a reference has."""
@@ -88,7 +88,7 @@ def words_by_kind(
                 counts[name, "said"] += not stems.isdisjoint(content_stems([word]))
                 counts[name, "true"] += bool(is_true)
     shares: dict[str, dict[str, float | None]] = {}
-    for name in (*KINDS, "all"):
+    for name in (*WORD_KINDS, "all"):
         number = counts[name, "words"]
         shares[name] = {"words": number}
         for share in ("said", "true"):

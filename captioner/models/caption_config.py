@@ -8,7 +8,8 @@ from typing_extensions import Self
 
 from captioner.errors import did_you_mean, near_names
 from captioner.schema import Config, Fraction, Kinds, Size
-from captioner.vision.encoder_config import EncoderConfig, encoder_config
+from captioner.vision.encoder_config import EncoderConfig
+from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
 
 

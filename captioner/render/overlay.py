@@ -7,10 +7,10 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ Region: TypeAlias = tuple[float, float, float, float]
 """
 
 Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".pdf")
 PAGE_SUFFIXES = (".html", ".htm")
@@ -34,8 +35,7 @@ PAGE_SUFFIXES = (".html", ".htm")
 WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.(?:jpg|png)")
 """The file names of `save_word_images`; in earlier versions they ended in .png."""
 
-_LONGEST_NAME = 40
-_LONGEST_SIDE = 1024
+_LONGEST_NAME, _LONGEST_SIDE = 40, 1024  # Letters; pixels.
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class MappedCaption:
     """A caption as it is drawn: T words and their maps (T, rows, columns)."""
 
     words: Sequence[str]
-    attention: Any
+    attention: Iterable[npt.ArrayLike]
     doubt: str = ""  # Shown below it, such as "not sure".
     language: str = "en"  # A tag: which words are function words; of the legend.
     confidence: float | None = None  # The caption's, shown on pages.
@@ -85,7 +85,7 @@ def overlay(
     """
     weights = check_map(attention_map)
     pixel_values: Floats = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
-    light = brightness(place(weights, photo.size, region), weights.size)  # (height, width)
+    light = brightness(upsample(weights, photo.size, region), weights.size)  # (height, width)
 
     grey = pixel_values @ _GREY
     everywhere = _brightened(pixel_values, strength * _lift(float(grey.mean())))
@@ -109,10 +109,10 @@ def overlay(
     return Image.fromarray((drawn.clip(0, 1) * 255 + 0.5).astype(np.uint8))
 
 
-def brightness(placed: npt.NDArray[np.float64], cells: int) -> Floats:
+def brightness(upsampled: Doubles, cells: int) -> Floats:
     """Scale a map (height, width), upsampled from `cells`, to [0, 1] for `overlay`."""
-    scale = max(float(placed.max()), STYLE.flat_peak / cells)
-    return (placed / scale).astype(np.float32)
+    scale = max(float(upsampled.max()), STYLE.flat_peak / cells)
+    return (upsampled / scale).astype(np.float32)
 
 
 def _lift(grey: float) -> float:
@@ -146,9 +146,7 @@ def _contour(light: Floats, width: float) -> Floats:
     return np.clip(width / 2 + 0.5 - distance, 0, 1)  # type: ignore[no-any-return]
 
 
-def place(
-    attention_map: npt.ArrayLike, photo_size: tuple[int, int], region: Region
-) -> npt.NDArray[np.float64]:
+def upsample(attention_map: npt.ArrayLike, photo_size: tuple[int, int], region: Region) -> Doubles:
     """Upsample a map (rows, columns) to its region of a photo: (height, width).
 
     A pixel is a mean of the cells around it, weighted by a cubic B-spline, so that values keep
@@ -165,14 +163,14 @@ def place(
     # Centres of the pixels in the map, in cells from its top left corner.
     y, x = (np.arange(side.start, side.stop) + 0.5 for side in covered)
     down, across = (y - top) / (bottom - top) * rows, (x - left) / (right - left) * columns
-    placed = np.zeros((photo_size[1], photo_size[0]))
+    upsampled = np.zeros((photo_size[1], photo_size[0]))
     by_row = _spline_weights(rows, down) @ weights  # (height, columns)
     # Not `@`: the threads of NumPy's BLAS wait for each other where drawings run in threads.
-    placed[covered] = np.einsum("yc,xc->yx", by_row, _spline_weights(columns, across))
-    return placed  # (height, width)
+    upsampled[covered] = np.einsum("yc,xc->yx", by_row, _spline_weights(columns, across))
+    return upsampled  # (height, width)
 
 
-def _spline_weights(cells: int, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _spline_weights(cells: int, positions: Doubles) -> Doubles:
     """Weight of each cell at each position: (positions, cells); rows sum to 1.
 
     positions: in cells from the outer edge of the first cell; the centre of cell i is at i + 0.5.
@@ -187,7 +185,7 @@ def _spline_weights(cells: int, positions: npt.NDArray[np.float64]) -> npt.NDArr
     return spline[:, 1:-1]
 
 
-def check_map(attention_map: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def check_map(attention_map: npt.ArrayLike) -> Doubles:
     """A map (rows, columns) as float64, checked to be weights that sum to 1."""
     weights = np.asarray(attention_map, dtype=np.float64)
     if weights.ndim != 2 or not (weights >= 0).all() or abs(weights.sum() - 1) > _SUM_TOLERANCE:
@@ -210,8 +208,7 @@ def fit(
     The aspect ratio is kept to the nearest pixel. enlarge: False keeps a smaller photo's size.
     """
     rgb = photo if photo.mode == "RGB" else photo.convert("RGB")
-    scale = longest_side / max(photo.size)
-    scale = scale if enlarge else min(scale, 1.0)
+    scale = longest_side / (max(photo.size) if enlarge else max(*photo.size, longest_side))
     width, height = (max(1, round(side * scale)) for side in photo.size)
     if (width, height) != photo.size:
         rgb = rgb.resize((width, height), Image.Resampling.LANCZOS)
@@ -251,8 +248,8 @@ def save_word_images(
     File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. Other files stay.
     """
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
-    names = (f"{number:02}_{safe_name(word)}.jpg" for number, word in enumerate(caption.words, 1))
-    paths = [Path(folder) / name for name in names]
+    numbered = enumerate(caption.words, start=1)
+    paths = [Path(folder, f"{number:02}_{safe_name(word)}.jpg") for number, word in numbered]
     for path, weights in zip(paths, caption.attention, strict=True):
         save_picture(path, overlay(drawn_photo, weights, drawn_region, strength))
     return paths

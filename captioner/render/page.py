@@ -27,6 +27,7 @@ from captioner.render.overlay import (
     check_map,
     check_suffix,
     fit,
+    scale_region,
 )
 from captioner.render.typography import printable
 from captioner.text.languages import ENGLISH
@@ -61,19 +62,15 @@ class PageItem:
         region: the part of the photo the maps cover, in pixels.
         captions: the caption, then any alternatives; all maps have the same shape.
         """
-        fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
-        width, height = fitted.size
+        fitted, fitted_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
         maps = []
         for caption in captions:
             pairs = zip(caption.words, caption.attention, strict=True)
             maps.append(np.array([check_map(weights) for _, weights in pairs]))
         flat = [np.rint(each.reshape(len(each), -1) / UNIT).astype(int).tolist() for each in maps]
-        data = {
-            "region": [left / width, top / height, right / width, bottom / height],
-            "rows": maps[0].shape[1],
-            "columns": maps[0].shape[2],
-            "captions": flat,
-        }
+        fractions = scale_region(fitted_region, fitted.size, (1, 1))
+        _, rows, columns = maps[0].shape
+        data = {"region": fractions, "rows": rows, "columns": columns, "captions": flat}
         without_maps = [replace(caption, attention=()) for caption in captions]
         encoded = json.dumps(data, separators=(",", ":"))
         return cls(jpeg_address(fitted), fitted.size, without_maps, encoded, name)
@@ -86,32 +83,22 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
     drawn as by `overlay`. The page's own words are in the language of the first caption. Captions
     can be edited and downloaded as a table that training reads. strength: of the slider at first.
     """
-    percent = round(100 * strength)
     wording = phrases(items[0].captions[0].language)
     items = sorted(items, key=lambda item: item.folder)
     articles = []
-    folder = ""
+    folders = ["", *(item.folder for item in items)]
     for position, item in enumerate(items):
-        if item.folder != folder:
-            folder = item.folder
-            articles.append(f"<h2>{escaped(folder)}</h2>\n")
+        if item.folder != folders[position]:
+            articles.append(f"<h2>{escaped(item.folder)}</h2>\n")
         articles.append(_article(item, position, wording))
-    data = ",".join(item.viewer_data for item in items)
-    body = f"""<header>
-<h1>{wording.title}</h1>
-<p>{wording.usage}</p>
-<div class="strength"><label for="strength">{wording.strength}</label>
-<input id="strength" type="range" min="0" max="100" value="{percent}" autocomplete="off">
-<output id="strength-shown" for="strength">{percent} %</output>
-<input id="search" type="search" placeholder="{wording.search}" aria-label="{wording.search}"
-{"hidden" if len(items) == 1 else ""}>
-<button id="save" type="button" data-label="{wording.save}" hidden></button></div>
-<noscript><p>{wording.no_script}</p></noscript>
-</header>
-<main class="gallery">
-{"".join(articles)}</main>
-<script id="data" type="application/json">{{"unit":{UNIT},"items":[{data}]}}</script>
-"""
+    body = static_file("gallery.html").format(
+        wording=wording,
+        percent=round(100 * strength),
+        hidden="hidden" if len(items) == 1 else "",
+        articles="".join(articles),
+        unit=UNIT,
+        data=",".join(item.viewer_data for item in items),
+    )
     script = f"{viewer_script()}\n{static_file('overlay_page.js')}"
     return web_page(wording.title, ("viewer.css", "page.css"), body, script, wording.language)
 
@@ -123,55 +110,36 @@ def save_html(path: str | os.PathLike[str], items: Sequence[PageItem], strength:
 
 
 def _article(item: PageItem, position: int, wording: SimpleNamespace) -> str:
-    width, height = item.size
-    alternative = escaped(" ".join(map(printable, item.captions[0].words)))
-    captions = "".join(_caption(caption, wording) for caption in item.captions)
-    return f"""<article class="item" id="item-{position}">
-<figure>
-<div class="stage" style="--ratio:{width / height:.4f}">
-<img src="{item.address}" width="{width}" height="{height}" alt="{alternative}">
-<canvas hidden></canvas>
-</div>
-<figcaption data-image="{escaped(item.path or item.name)}">{escaped(item.name)}</figcaption>
-</figure>
-<ol class="captions">
-{captions}</ol>
-</article>
-"""
+    return static_file("photo.html").format(
+        item=item,
+        position=position,
+        ratio=item.size[0] / item.size[1],
+        alternative=escaped(" ".join(map(printable, item.captions[0].words))),
+        image=escaped(item.path or item.name),
+        name=escaped(item.name),
+        captions="".join(_caption(caption, wording) for caption in item.captions),
+    )
 
 
 def _caption(caption: MappedCaption, wording: SimpleNamespace) -> str:
     scores = caption.word_confidence or [None] * len(caption.words)
     spans = []
     for word, score in zip(caption.words, scores, strict=True):
-        kind = "word"
-        title = ""
-        if score is not None:
-            kind = "word doubtful" if score < DOUBTFUL else kind
-            title = f' title="{round(100 * score)} %"'
+        kind = "word doubtful" if score is not None and score < DOUBTFUL else "word"
+        title = "" if score is None else f' title="{round(100 * score)} %"'
         spans.append(f'<span class="{kind}"{title}>{escaped(word) or "?"}</span>')
     note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
     if (confidence := caption.confidence) is not None:
         kind = f'class="confidence" title="{wording.confidence}"'
         note = f"<span {kind}>{round(100 * confidence)} %</span>{note}"
-    return f"""<li class="caption">
-<p class="words" dir="auto" lang="{escaped(caption.language)}">{" ".join(spans)}</p>
-<div class="below">{_button("play", wording.play, wording.stop)}
-{_button("copy", wording.copy, wording.copied)}
-{_button("edit", wording.edit, wording.discard)}{note}</div>
-<textarea class="edited" aria-label="{wording.edit}" dir="auto" rows="2" hidden></textarea>
-</li>
-"""
-
-
-def _button(name: str, label: str, pressed: str) -> str:
-    labels = f'data-label="{label}" data-pressed="{pressed}"'
-    return f'<button class="{name}" type="button" {labels}>{label}</button>'
+    words, language = " ".join(spans), escaped(caption.language)
+    template = static_file("caption.html")
+    return template.format(wording=wording, language=language, words=words, note=note)
 
 
 @cache
 def static_file(name: str) -> str:
-    """A style sheet or script of the folder `static`."""
+    """A template, style sheet or script of the folder `static`."""
     return (Path(__file__).parent / "static" / name).read_text(encoding="utf-8")
 
 
@@ -192,19 +160,9 @@ def web_page(
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         policy += f"; script-src 'sha256-{digest}'"
         script = f'<script type="module">{script}</script>\n'
-    return f"""<!DOCTYPE html>
-<html lang="{language}">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escaped(title)}</title>
-<style>{"".join(map(static_file, styles))}</style>
-</head>
-<body>
-{body}{script}</body>
-</html>
-"""
+    sheets = "".join(map(static_file, styles))
+    fields = {"title": escaped(title), "styles": sheets, "body": body, "script": script}
+    return static_file("document.html").format(language=language, policy=policy, **fields)
 
 
 def escaped(text: str) -> str:

@@ -4,7 +4,7 @@ import io
 import os
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageOps
 
@@ -73,10 +73,10 @@ def panels(
         is_small = is_function_word(word, caption.language)
         drawn, drawn_region = small if is_small else large
         picture = overlay(drawn, weights, drawn_region, strength)
-        share = confidences[position] if confidences else None
-        note = "" if share is None else f"{share:.0%}"
-        ink = PALE_INK if share is not None and share < DOUBTFUL else INK
-        cells.append(_Cell(picture, 1 if is_small else 2, printable(word), note, ink))
+        cell = _Cell(picture, 1 if is_small else 2, printable(word))
+        if confidences and (share := confidences[position]) is not None:
+            cell = cell._replace(note=f"{share:.0%}", ink=PALE_INK if share < DOUBTFUL else INK)
+        cells.append(cell)
     rows = _rows(cells, 2 * MOST_COLUMNS)
     units = max(sum(cell.units for cell in row) for row in rows)
     width = 2 * MARGIN + units * half + (units - 1) * GAP
@@ -207,9 +207,9 @@ def encode_gif(drawn: Sequence[Image.Image]) -> bytes:
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     buffer = io.BytesIO()
     # Pillow makes a palette for every frame unless it gets one. Loop 0 is endless.
-    colours: Any = {"palette": palette.getpalette(), "optimize": False}
-    animation: Any = {"append_images": others, "duration": WORD_MILLISECONDS, "loop": 0}
-    first.save(buffer, "GIF", save_all=True, **animation, **colours)
+    animation = {"save_all": True, "append_images": others, "loop": 0}
+    colours, time = palette.getpalette(), WORD_MILLISECONDS
+    first.save(buffer, "GIF", palette=colours, optimize=False, duration=time, **animation)
     return buffer.getvalue()
 
 

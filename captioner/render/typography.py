@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
@@ -38,9 +39,9 @@ def font_for(text: str, size: int) -> Font:
 
 
 def missing_letters(font: Font, text: str) -> str:
-    """The distinct letters of a text that a font draws as boxes, as what is no letter."""
-    box = _drawing(font, "\U0010ffff")
-    letters = sorted(letter for letter in set(text) if not letter.isascii())
+    """The distinct letters of a text that a font lacks: it draws a box for them."""
+    box = _drawing(font, "\U0010ffff")  # No font has this one.
+    letters = (letter for letter in sorted(set(text)) if not letter.isascii())
     return "".join(letter for letter in letters if _drawing(font, letter) == box)
 
 
@@ -59,10 +60,9 @@ def _font(letters: str, size: int) -> Font:
 @functools.lru_cache(maxsize=64)
 def _open_font(name: str, size: int) -> ImageFont.FreeTypeFont | None:
     """A font by path or, among the system's fonts, by name; None if there is none."""
-    try:
+    with suppress(OSError):
         return ImageFont.truetype(name, size)
-    except OSError:
-        return None
+    return None
 
 
 def _drawing(font: Font, letter: str) -> tuple[object, bytes]:

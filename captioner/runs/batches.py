@@ -19,7 +19,7 @@ from captioner.evaluation.maps import target_cells
 from captioner.models.caption_losses import CaptioningBatch, PhotoBatch
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.photos import Rows
-from captioner.text import TextVocabulary
+from captioner.text import SentenceVocabulary
 from captioner.text.languages import straighten
 from captioner.text.token_batches import (
     PairExample,
@@ -179,8 +179,8 @@ class TranslationBatches(Batches[PairExample, TranslationBatch]):
 
 def encode_pairs(
     pairs: Iterable[SentencePair],
-    source: TextVocabulary,
-    target: TextVocabulary,
+    source: SentenceVocabulary,
+    target: SentenceVocabulary,
     maximum_length: int,
 ) -> tuple[list[PairExample], list[int]]:
     """Encode sentence pairs, each side cut to `maximum_length`; also the lines of those cut."""

@@ -13,7 +13,8 @@ from captioner.models.caption_config import CaptionDecoderConfig, DecoderConfig,
 from captioner.models.caption_losses import ObjectiveConfig
 from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.training.config import Section, TrainingConfig
-from captioner.vision.encoder_config import EncoderConfig, encoder_config, family_of
+from captioner.vision.encoder_config import EncoderConfig
+from captioner.vision.families import encoder_config, family_of
 from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]

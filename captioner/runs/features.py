@@ -120,7 +120,7 @@ def _fill(
 
 def _state(example: Example) -> tuple[int, ...]:
     """The size and modification time of a photo's file or shard; () for a picture in memory."""
-    status = source_status(example.path)
+    status = source_status(example.source)
     return () if status is None else (status.st_size, status.st_mtime_ns)
 
 
@@ -136,7 +136,7 @@ def _load_for_store(
     reasons = {}
     for row in rows:
         try:
-            photo = preprocessing.load(examples[row % len(examples)].path)
+            photo = preprocessing.load(examples[row % len(examples)].source)
         except UserError as error:
             photo, reasons[row] = Image.new("RGB", (1, 1)), str(error)
         pixels = preprocessing.pixels(photo)  # (3, size, size)

@@ -85,7 +85,7 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
 
 def _place(example: Example) -> object:
     """Tells photos of one name apart: the file, or the place in a shard."""
-    path = example.path
+    path = example.source
     return real_path(path) if isinstance(path, Path) else path
 
 
@@ -180,7 +180,7 @@ class PixelRows(Rows):
         is_changed = generator is not None and self.augmentation != Augmentation()
         seed = int(torch.randint(2**62, (), generator=generator)) if is_changed else 0
         for row in chosen.tolist():
-            photo = self.preprocessing.load(self.examples[row].path)
+            photo = self.preprocessing.load(self.examples[row].source)
             if is_changed:
                 photo = self.augmentation(photo, torch.Generator().manual_seed(seed ^ row))
             pixels.append(self.preprocessing.pixels(photo))

@@ -17,8 +17,8 @@ from captioner.model_folders import ModelFolder, model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TASK, TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
-from captioner.vision.encoder_config import family_of
 from captioner.vision.encoder_families import make_encoder
+from captioner.vision.families import family_of
 
 FINE_TUNING = Path(__file__).with_name("fine_tuning.yaml")
 """Adapts a model to photos and captions."""

@@ -24,7 +24,7 @@ from captioner.module_weights import fill, make_trainable
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches, encode_pairs
 from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Seed, Size
-from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
+from captioner.text import SentenceVocabulary, SubwordVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
 from captioner.text.token_batches import PairExample
 from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
@@ -238,7 +238,7 @@ def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
 
 def first_vocabularies(
     start: TorchTranslations | None, pairs: Sequence[SentencePair], text: TextConfig
-) -> tuple[TextVocabulary, TextVocabulary]:
+) -> tuple[SentenceVocabulary, SentenceVocabulary]:
     """The vocabularies of source and target, of `start` or learned; one object if joint."""
     if start is not None:
         is_joint = start.source is start.target
@@ -246,7 +246,7 @@ def first_vocabularies(
             raise UserError(f"text.joint should be {str(is_joint).lower()}, as in start_from")
         return start.source, start.target
 
-    def learn(texts: list[str]) -> TextVocabulary:
+    def learn(texts: list[str]) -> SentenceVocabulary:
         if text.kind == "words":
             return WordVocabulary.learn(texts, text.minimum_count, text.case)
         return SubwordVocabulary.learn(texts, text.size, text.case, text.method)

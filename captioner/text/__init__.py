@@ -7,4 +7,4 @@ from captioner.text.vocabulary import SubwordVocabulary as SubwordVocabulary
 from captioner.text.vocabulary import Vocabulary as Vocabulary
 from captioner.text.vocabulary import WordVocabulary as WordVocabulary
 
-TextVocabulary = WordVocabulary | SubwordVocabulary  # A translator's, of one or two languages.
+SentenceVocabulary = WordVocabulary | SubwordVocabulary  # Of one or two languages; splits text.

@@ -68,7 +68,7 @@ def is_noun(word: str) -> bool:
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
 
 
-KINDS = ("thing", "person", "action", "quality", "place", "number")
+WORD_KINDS = ("thing", "person", "action", "quality", "place", "number")
 """Of content words: nouns of things and of people; verbs and postures; adjectives and colours; the
 nouns of prepositions of place, and adverbs; numbers and quantities."""
 
@@ -137,16 +137,10 @@ def unescape_entities(text: str) -> str:
     return re.sub(r"&#?\w+;", lambda entity: html.unescape(entity[0]), text)
 
 
-_STRAIGHT = str.maketrans(
-    {
-        **dict.fromkeys("‘’‚‛‹›ʼ′´`", "'"),
-        **dict.fromkeys("“”„‟«»″", '"'),
-        **dict.fromkeys("‐‑‒–−", "-"),
-        **dict.fromkeys("—―", " - "),
-        **dict.fromkeys("\u00ad\u200b\u2060\ufeff", ""),  # Soft hyphen, and spaces of no width.
-        **{letters: unicodedata.normalize("NFKC", letters) for letters in "…ﬀﬁﬂﬃﬄﬅﬆ"},
-    }
-)
+_OF_KEYBOARD = {"'": "‘’‚‛‹›ʼ′´`", '"': "“”„‟«»″", "-": "‐‑‒–−", " - ": "—―"}
+_OF_KEYBOARD[""] = "\u00ad\u200b\u2060\ufeff"  # Soft hyphen, and spaces of no width.
+_STRAIGHT = {ord(sign): plain for plain, signs in _OF_KEYBOARD.items() for sign in signs}
+_STRAIGHT |= {ord(letters): unicodedata.normalize("NFKC", letters) for letters in "…ﬀﬁﬂﬃﬄﬅﬆ"}
 
 
 def straighten(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 from captioner.text.languages import ARTICLES, FUNCTION_WORDS, MODIFIERS, is_noun
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -32,19 +32,14 @@ class PeoplesNgrams:
         distinct = set(map(tuple, captions))
         self._plurals = _plurals(distinct)
         self._captions = {words for words in distinct if not self.misplaced_articles(words)}
-        self.counts = {
-            order: Counter(ngram for words in self._captions for ngram in ngrams(words, order))
-            for order in (2, 3)
-        }
+        self.counts: dict[int, Counter[Ngram]] = {2: Counter(), 3: Counter()}
+        for words, order in product(self._captions, self.counts):
+            self.counts[order].update(ngrams(words, order))
 
     def unseen(self, words: Sequence[str]) -> list[Ngram]:
         """The bigrams and trigrams of a sentence that nobody wrote."""
-        return [
-            ngram
-            for order, counts in self.counts.items()
-            for ngram in dict.fromkeys(ngrams(words, order))
-            if not counts[ngram]
-        ]
+        found = dict.fromkeys(ngram for order in self.counts for ngram in ngrams(words, order))
+        return [ngram for ngram in found if not self.counts[len(ngram)][ngram]]
 
     def misplaced_articles(self, words: Sequence[str]) -> list[str]:
         """The plurals and mass nouns with "a" or "an" before: "a luggage", "a green eyes"."""

@@ -30,10 +30,8 @@ class TranslationBatch(NamedTuple):
 
     def to(self, device: torch.device | str) -> "TranslationBatch":
         """Copy to another device, but for the source's mask, from which encoders read lengths."""
-        moved = {
-            name: getattr(self, name).to(device, non_blocking=True)
-            for name in ("source", "inputs", "targets", "mask")
-        }
+        names = ("source", "inputs", "targets", "mask")
+        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
         return self._replace(**moved)
 
 

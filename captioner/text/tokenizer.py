@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from string import ascii_lowercase
 
 from captioner.text.languages import word_list
@@ -44,73 +45,22 @@ def _any_of(words: Iterable[str]) -> str:
 def _token() -> re.Pattern[str]:
     """At each position the first rule that matches wins; lookaheads keep longer tokens whole.
 
-    The rules match a text of `_class`es. Compiled on first use, since that takes time.
+    The rules, in `words/tokens.grammar`, match a text of `_class`es. Compiled on first use, since
+    that takes time.
     """
-    letter = "[A-Za-zé]"
-    letter_or_digit = "[A-Za-zé0-9]"
-    word = f"{letter}{letter_or_digit}*"
-    dotted = rf"{word}(?:[.!?]{word})+"
-    apostrophe = "['’]"
-    quote = "['’`‘]"
-    clitic = f"{apostrophe}(?i:[msd]|re|ve|ll)(?!{letter})"
-    french = f"(?:[dDoOlL]{quote}{letter_or_digit})?"
-    compound = f"{french}{letter_or_digit}+(?:[-_‐‑]{french}{letter_or_digit}+)*"
-    slashed = "[A-Za-z0-9]+(?:-[A-Za-z]+){0,2}"
-    address = r'[^\s"<>|(){}]+'
-    address_end = r'[^\s"<>|(){}.!?,-]'
-    return re.compile(
-        rf"""
-        (?P<split> (?i:{_any_of(SPLIT_WORDS)})(?!{letter_or_digit}|[-_/]))
-        | (?P<plain> [A-Za-z]+),?\  # Most words, with what follows: saves half of the time.
-        | (?P<space> [\s\x00-\x1f\x7f])
-        # Tags and addresses: <unk>, </b>; https://x.com/a?b=c; me@example.com; example.com/dog
-        | </?[A-Za-z][A-Za-z0-9_:.-]*\ */?>
-        | (?i:https?://|www\.){address}{address_end}
-        | [A-Za-z0-9](?:{address})?@(?:{address})?[^\s"<>|(){{}}.]
-        | (?:[a-z0-9]+\.)+(?:com|net|org|edu)/{address}{address_end}
-        # :-) and (555) 123-4567; &#39;; AT&T, A+B; US$
-        | (?P<brackets> [<>]?[:;=][-o*']?[()@\[\\\]{{|DdPpO](?![A-Za-z0-9])
-            | \([0-9]{{2,3}}\)\ ?[0-9]{{3,4}}[-\ ]?[0-9]{{3,5}} )
-        | &\#[0-9]+;
-        | [A-Z]+(?:[&+][A-Z]+)+(?![a-zé0-9])
-        | [A-Z]+\$
-        # Periods: "dog., cat"; U.S.-based, 1,000-pound, non-U.S.; etc.; Mr.; no. 5; "K. The"; u.s.
-        | (?:{compound}|{dotted})\.(?=[,;:、])
-        | [A-Za-z0-9]+[.,][A-Za-z0-9.,]*(?:-[A-Za-z0-9]+)+
-        | [A-Za-z0-9-]+-(?:[A-Za-z]\.){{2,}}
-        | (?i: {_any_of(ENDING)} | (?-i:(?=[A-Z]))(?:{_any_of(STATES)}) )\.(?!{letter}{{2}})
-        | (?i: {_any_of(TITLES)} )\.(?!{letter})
-        | (?i: {_any_of(BEFORE_NUMBER)} )\.(?=\s?[0-9])
-        | [A-Za-z](?=\.(?:\s*\Z|\s+(?=[A-Z])(?i:{_any_of(SENTENCE_STARTS)})(?:\s|\Z)))
-        | [A-Za-z](?:\.[A-Za-z])*\.(?!{letter})
-        # Apostrophes: do|n't; n't; it|'s; Hawai'i; N'Sync; j'|ai, l'|a; y'|all; 't|is; '90s; '05
-        | [A-Za-z]*[A-MO-Za-mo-z](?=[nN]{quote}[tT])
-        | (?P<clitic> [nN]{quote}[tT](?!{letter}) | {clitic})
-        | (?:{dotted}|{word})(?={clitic})
-        | {letter}+[aeiouyAEIOUY]{quote}[aeiouA-Z]{letter}*
-        | [A-CE-HJKMNP-XZn]{quote}{letter}{{2,}}
-        | [jJ]{apostrophe} | [dlDL]{apostrophe}(?!{letter}{{2}}) | [yY]{apostrophe}(?={letter})
-        | '[tT](?=(?i:is|was))
-        | (?i:c'mon|c'est|s'mores|li'l|nat'l|ev'ry|e'er|cap{apostrophe}n|(?:dunkin|ol){apostrophe})
-        | {apostrophe}(?:(?i:em|till?|cause|[2-9]0s)|[nN]{apostrophe}|[nN](?=\s|\Z))
-        | {apostrophe}[0-9]{{2}}(?=\s|\Z)
-        | (?P<quotes> '' | [`‘’‚‛“”„‟‹›«»]{{1,2}})
-        # and/or, 24/7; 1 1/2; 1,000, 10:30, .5; example.com; 3-year-old, o'clock, 1st; -5
-        | {slashed}/{slashed}(?:/{slashed})?
-        | (?:[0-9]{{1,4}}[-\ \xa0])?[0-9]{{1,4}}[/⁄][0-9]{{1,4}}
-        | [-+]?[0-9]*(?:[.:,][0-9]+)+
-        | {dotted}
-        | {compound}
-        | [-+]?[0-9]+
-        # Signs: @user, #tag; -LRB-
-        | @[A-Za-z_][A-Za-z0-9_]* | \#{letter}+
-        | -(?i:[lr][rcs]b)-
-        | [!?]+ | _+ | \*+ | \#+ | @+ | -{{5,}} | << | >>
-        | (?P<punctuation> ["…‐–—―] | -+ | \.{{3,}} | \.(?:\ \.){{2,}})
-        | (?P<sign> .)
-        """,
-        re.VERBOSE,
-    )
+    grammar = (Path(__file__).parent / "words" / "tokens.grammar").read_text(encoding="utf-8")
+    definitions, _, rules = grammar.partition("\n\n")
+    lists = (SPLIT_WORDS, ENDING, STATES, TITLES, BEFORE_NUMBER, SENTENCE_STARTS)
+    names = ("split_words", "ending", "states", "titles", "before_number", "sentence_starts")
+    parts = dict(zip(names, map(_any_of, lists), strict=True))
+
+    def filled(text: str) -> str:
+        return re.sub(r"\{([a-z_]+)\}", lambda name: parts[name[1]], text)
+
+    for definition in definitions.splitlines():
+        name, _, pattern = definition.partition(" = ")
+        parts[name] = filled(pattern)
+    return re.compile(filled(rules), re.VERBOSE)
 
 
 def tokenize(caption: str) -> list[str]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain, groupby, pairwise, takewhile
+from itertools import chain, groupby, takewhile
 from typing import Any, ClassVar, NamedTuple
 
 from captioner.errors import CONTROLS, UserError
@@ -67,12 +67,12 @@ class Vocabulary:
         before_end = takewhile(lambda index: index != self.end, indices)
         return [self.words[index] for index in before_end if index not in (self.pad, self.start)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The vocabulary as JSON."""
         return {"words": list(self.words)}
 
     @classmethod
-    def from_json(cls, value: Any, source: str = "vocabulary") -> "Vocabulary":
+    def from_json(cls, value: object, source: str = "vocabulary") -> "Vocabulary":
         """Inverse of `to_json`. source: names it in messages."""
         words = value.get("words") if isinstance(value, dict) else None
         if not isinstance(words, list) or tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
@@ -142,11 +142,9 @@ class WordVocabulary:
         """Split a text into tokens."""
         words = split_words(plain_text(text, self.case))
         if self.case == "sentence" and words and _is_capitalised(words[0]):
-            unknown = Vocabulary.unknown
-            small = words[0].lower()
-            small_rank, rank = self.vocabulary.encode([small, words[0]])
-            if small_rank != unknown and (rank == unknown or small_rank < rank):
-                words[0] = small
+            known = self.vocabulary
+            forms = (words[0], words[0].lower())  # By falling count, after unknown ones.
+            words[0] = min(forms, key=lambda form: (form not in known, known.encode([form])))
         return words
 
     def join(self, tokens: Iterable[str]) -> str:
@@ -166,20 +164,21 @@ class WordVocabulary:
         """Group tokens into words: every token is a word, shown without joiners."""
         return [Word(text, 1) for text in without_joiners(tokens)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The vocabulary as JSON, with its `kind`."""
         return {"kind": self.kind, "case": self.case, **self.vocabulary.to_json()}
 
     @classmethod
-    def from_json(cls, value: Any, source: str = "vocabulary") -> "WordVocabulary":
+    def from_json(cls, value: object, source: str = "vocabulary") -> "WordVocabulary":
         """Inverse of `to_json`. source: names it in messages."""
         return cls(Vocabulary.from_json(value, source), _case_of(value, source))
 
 
-def _case_of(value: dict[str, Any], source: str) -> str:
-    if value.get("case") not in ("keep", "lower", "sentence"):
+def _case_of(value: object, source: str) -> str:
+    case = value.get("case") if isinstance(value, dict) else None
+    if case not in ("keep", "lower", "sentence"):
         raise UserError(f"{source}: field 'case' is none of 'keep', 'lower' and 'sentence'")
-    return str(value["case"])
+    return str(case)
 
 
 JOINER = "\N{HALFWIDTH BLACK SQUARE}"  # The side of a token without a space: "Look", "￭!".
@@ -328,12 +327,17 @@ class SubwordVocabulary:
             units += [pieces] if is_byte else [[piece] for piece in pieces]
         kinds = "".join(_kind(unit[0], self.join(unit)) for unit in units)
         kinds = re.sub("(?<=[lL])'(?=l)", "l", kinds).replace("'", "s")
-        ends = [match.start() for match in _WORD_END.finditer(kinds)]
-        parts = (units[start:end] for start, end in pairwise([0, *ends]))
-        groups = (list(chain.from_iterable(part)) for part in parts)
-        return [Word(self.join(group) or SPACE, len(group)) for group in groups]
+        last = len(kinds.rstrip("bB"))  # Blanks at the end belong to the last word, others
+        words: list[list[str]] = []  # to the next.
+        for place, unit in enumerate(units):
+            before, kind = kinds[place - 1], kinds[place]
+            is_start = kind.isupper() or kind in "su" or before in "sSuU"
+            if not words or (is_start and before not in "bB" and place < last):
+                words.append([])
+            words[-1] += unit
+        return [Word(self.join(word) or SPACE, len(word)) for word in words]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The vocabulary as JSON, with its `kind` and the model in base64."""
         model = base64.b64encode(self.model).decode("ascii")
         return {"kind": self.kind, "case": self.case, "model": model}
@@ -351,8 +355,6 @@ class SubwordVocabulary:
             raise UserError(f'{source} has no "model" that sentencepiece can read') from None
 
 
-_WORD_END = re.compile(r"(?<=[^bB])((?=[A-Zsu])|(?<=[sSuU]))(?![bB]*$)|$(?!^)")
-"""Before a space, beside a sign or an unspaced letter; blanks belong to the next or last word."""
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # Kana, Han

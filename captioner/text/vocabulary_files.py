@@ -4,12 +4,12 @@ from pathlib import Path
 
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
-from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
+from captioner.text import SentenceVocabulary, SubwordVocabulary, WordVocabulary
 
 JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
 
-def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
+def save_vocabularies(folder: Path, source: SentenceVocabulary, target: SentenceVocabulary) -> None:
     """Write both vocabularies as JSON, atomically; the same object is written once."""
     vocabularies = {SOURCE: source, TARGET: target}
     if source is target:
@@ -18,13 +18,13 @@ def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabula
         write_json(folder / name, vocabulary.to_json(), indent=None)
 
 
-def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
+def load_vocabularies(folder: Path, joint: bool) -> tuple[SentenceVocabulary, SentenceVocabulary]:
     """Read the source's and the target's vocabulary; joint ones are the same object."""
     source = _load(folder / (JOINT if joint else SOURCE))
     return source, source if joint else _load(folder / TARGET)
 
 
-def _load(path: Path) -> TextVocabulary:
+def _load(path: Path) -> SentenceVocabulary:
     value = read_json(path, "vocabulary")
     where = f"vocabulary {path}"
     for kind in (WordVocabulary, SubwordVocabulary):

@@ -14,7 +14,7 @@ from captioner.decoding.options import TranslationSearch
 from captioner.decoding.search import Hypothesis
 from captioner.errors import UserError
 from captioner.outcomes import outcomes_of, shape_as_given
-from captioner.text import TextVocabulary
+from captioner.text import SentenceVocabulary
 from captioner.text.languages import Capitals, as_sentence, straighten, unescape_entities
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
 from captioner.translate.translation import Translation
@@ -62,12 +62,12 @@ class Translator:
         return self.backend.engine
 
     @property
-    def source(self) -> TextVocabulary:
+    def source(self) -> SentenceVocabulary:
         """The vocabulary of the sentences."""
         return self.backend.source
 
     @property
-    def target(self) -> TextVocabulary:
+    def target(self) -> SentenceVocabulary:
         """The vocabulary of the translations; the same object if joint."""
         return self.backend.target
 

@@ -21,7 +21,7 @@ from typing import IO, Any, BinaryIO
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.vision.images import load_image, original_size
+from captioner.vision.formats import load_here, original_size
 from captioner.vision.pixels import BUDGET, HELD, ORIGINAL_SIZE
 
 MEMORY = HELD + 100_000_000  # Bytes that a process may allocate, where the system can limit it.
@@ -34,6 +34,9 @@ _PROGRAM = (
 # An idle process gives its memory back to the system (glibc).
 _ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_ARENA_MAX": "1"}
 
+Message = dict[str, Any]  # As JSON: what is asked for, or answered.
+Answer = tuple[Message, bytes]  # With a photo's pixels.
+
 
 class DecodingPool:
     """Processes that decode photos, each for one thread at a time. seconds: limit for a photo."""
@@ -41,8 +44,7 @@ class DecodingPool:
     seconds = SECONDS
 
     def __init__(self, processes: int, seconds: float | None = None) -> None:
-        if seconds is not None:
-            self.seconds = seconds
+        self.seconds = seconds or self.seconds
         self._decoders = [_Decoder() for _ in range(processes)]
         self._idle: queue.SimpleQueue[_Decoder] = queue.SimpleQueue()
         for decoder in self._decoders:
@@ -58,9 +60,8 @@ class DecodingPool:
         try:
             answer, pixels = decoder.ask(source, {"name": name, **options}, self.seconds)
         except (OSError, ValueError) as error:
-            reason = "crashed"
-            if isinstance(error, TimeoutError):
-                reason = f"took more than {self.seconds:g} s, the limit (--decoding-seconds)"
+            limit = f"took more than {self.seconds:g} s, the limit (--decoding-seconds)"
+            reason = limit if isinstance(error, TimeoutError) else "crashed"
             raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         finally:
             self._idle.put(decoder)
@@ -87,32 +88,28 @@ class _Decoder:
 
     _process: Any = None  # A `Popen`.
 
-    def ask(
-        self, source: BinaryIO | str, options: dict[str, Any], seconds: float
-    ) -> tuple[Any, bytes]:
+    def ask(self, source: BinaryIO | str, options: Message, seconds: float) -> Answer:
         """The answer and the pixels. Raises `TimeoutError`, and other errors after a crash."""
         content = b""
-        request: dict[str, Any] = {"options": options, "path": source}
         if not isinstance(source, str):
             source.seek(0)
             content = source.read()
-            request = {"options": options, "bytes": len(content)}
+        path = source if isinstance(source, str) else None
         try:
             if self._process is None or self._process.poll() is not None:
-                self._start(seconds)
-            with self._time_limit(seconds):
-                _send(self._process.stdin, request, content)
-                answer, pixels = self._answer()
+                self._start()
+                self._exchange({}, b"", max(seconds, _START))
+            request = {"options": options, "path": path, "bytes": len(content)}
+            answer, pixels = self._exchange(request, content, seconds)
             if "held" not in answer:
                 return answer, pixels
-            with BUDGET.hold(answer["held"]), self._time_limit(seconds):
-                _send(self._process.stdin, {})
-                return self._answer()
+            with BUDGET.hold(answer["held"]):
+                return self._exchange({}, b"", seconds)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, seconds: float) -> None:
+    def _start(self) -> None:
         # Isolated, it imports nothing from the current folder.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)],
@@ -121,33 +118,27 @@ class _Decoder:
             stderr=subprocess.PIPE,  # Not read: see `_end_with_reader`.
             env={**os.environ, **_ALLOCATION},
         )
-        with self._time_limit(max(seconds, _START)):
-            self._answer()
 
-    @contextmanager
-    def _time_limit(self, seconds: float) -> Iterator[None]:
-        """Kill the process if the block takes longer, and raise `TimeoutError`."""
+    def _exchange(self, request: Message, content: bytes, seconds: float) -> Answer:
+        """Send a request; returns its answer and pixels. Kills a process that takes longer."""
         end = time.monotonic() + seconds
         timer = threading.Timer(seconds, self._process.kill)
         timer.daemon = True
         timer.start()
         try:
-            yield
+            _send(self._process.stdin, request, content)
+            answer: Message = json.loads(self._process.stdout.readline())
+            width, height = answer.get("size", (0, 0))
+            pixels = self._process.stdout.read(width * height * 3)
+            if len(pixels) < width * height * 3:
+                raise ValueError("the pixels are cut off")
+            return answer, pixels
         except (OSError, ValueError):  # The pipes of a killed process raise or end.
             if time.monotonic() < end:
                 raise
             raise TimeoutError from None
         finally:
             timer.cancel()
-
-    def _answer(self) -> tuple[Any, bytes]:
-        """An answer and its pixels."""
-        answer = json.loads(self._process.stdout.readline())
-        width, height = answer.get("size", (0, 0))
-        pixels = self._process.stdout.read(width * height * 3)
-        if len(pixels) < width * height * 3:
-            raise ValueError("the pixels are cut off")
-        return answer, pixels
 
     def close(self) -> None:
         if self._process is not None:
@@ -157,7 +148,7 @@ class _Decoder:
             self._process = None
 
 
-def _send(stream: IO[bytes], message: Any, content: bytes = b"") -> None:
+def _send(stream: IO[bytes], message: Message, content: bytes = b"") -> None:
     """Write a line of JSON, and bytes: an attacker's pickle would run in the server."""
     stream.write(json.dumps(message).encode() + b"\n")
     stream.write(content)
@@ -172,9 +163,10 @@ def answer_requests() -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)  # Decoders print about damaged files.
-    requests = queue.SimpleQueue[dict[str, Any]]()
+    requests = queue.SimpleQueue[Message]()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
     limit_memory()
+    requests.get()
     _send(answers, {})
 
     @contextmanager
@@ -188,7 +180,7 @@ def answer_requests() -> None:
         options = request["options"]
         longest = options.pop("thumbnail", None)
         try:
-            photo = load_image(request["content"], permit=permit, **options)
+            photo = load_here(request["path"] or request["content"], hold=permit, **options)
         except UserError as error:
             _send(answers, {"error": str(error)})
             continue
@@ -198,13 +190,12 @@ def answer_requests() -> None:
         _send(answers, sizes, photo.tobytes())
 
 
-def _read_requests(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
+def _read_requests(requests: queue.SimpleQueue[Message]) -> None:
     """Queue requests; end this process, also while it decodes, with its input: its parent's."""
     try:
         for line in sys.stdin.buffer:
             request = json.loads(line)
-            size = request.get("bytes", 0)
-            request["content"] = request.get("path") or sys.stdin.buffer.read(size)
+            request["content"] = sys.stdin.buffer.read(request.get("bytes", 0))
             requests.put(request)
     finally:
         os._exit(0)

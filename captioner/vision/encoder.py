@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -59,11 +59,11 @@ class Encoder(nn.Module, ABC):
 
     def stage_layers(self) -> list[list[nn.Module]]:
         """The layers of each stage: as many in each, in order."""
-        layers = [
-            layer
-            for layer in self.modules()
-            if not list(layer.children()) or list(layer.parameters(recurse=False))
-        ]
+
+        def is_layer(module: nn.Module) -> bool:
+            return not [*module.children()] or bool([*module.parameters(recurse=False)])
+
+        layers = [*filter(is_layer, self.modules())]
         ends = [len(layers) * stage // self.stages for stage in range(self.stages + 1)]
         return [layers[start:end] for start, end in pairwise(ends)]
 
@@ -72,7 +72,7 @@ class Encoder(nn.Module, ABC):
 
         batch_norm: freeze that of the other stages too, which would drift with small batches.
         """
-        self._frozen = [layer for stage in self.stage_layers()[:stages] for layer in stage]
+        self._frozen = [*chain.from_iterable(self.stage_layers()[:stages])]
         if batch_norm:
             self._frozen += [layer for layer in self.modules() if isinstance(layer, _BatchNorm)]
         self.requires_grad_(True)
@@ -148,11 +148,10 @@ class VGGEncoder(Encoder):
     def __init__(self, config: VGGConfig) -> None:
         super().__init__(config)
         self.features = nn.Sequential(*_layers(config))
-        context = [
-            _convolution(config, ANNOTATION_SIZE, ANNOTATION_SIZE, dilation=dilation)
-            for dilation in config.context
-        ]
-        self.context = nn.Sequential(*chain(*context))
+        context: list[nn.Module] = []
+        for dilation in config.context:
+            context += _convolution(config, ANNOTATION_SIZE, ANNOTATION_SIZE, dilation=dilation)
+        self.context = nn.Sequential(*context)
         for layer in self.context:
             if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:
                 nn.init.dirac_(layer.weight)
@@ -251,19 +250,17 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return read_tensors(path)
     with refuse_errors(f"weights file {path} cannot be read"):
-        state: Any = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(state, dict) or not all(
-        isinstance(value, Tensor) for value in state.values()
-    ):
-        raise UserError(f"weights file {path} does not hold named tensors")
-    return {str(name): tensor for name, tensor in state.items()}
+        state: object = torch.load(path, map_location="cpu", weights_only=True)
+    if isinstance(state, dict) and all(isinstance(value, Tensor) for value in state.values()):
+        return {str(name): tensor for name, tensor in state.items()}
+    raise UserError(f"weights file {path} does not hold named tensors")
 
 
 def torchvision_weights(name: str) -> dict[str, Tensor]:
     """Torchvision's ImageNet weights, downloaded on first use, then checked by SHA-256."""
     from torchvision.models import get_model_weights  # Takes about as long as importing torch.
 
-    entry: Any = get_model_weights(name).DEFAULT
+    entry = get_model_weights(name).DEFAULT
     place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
     advice = f"fetch {entry.url} on a machine with a network and put it at {place}, or give a file"
     with refuse_errors(f"the weights of {name} could not be downloaded or are damaged", advice):
@@ -281,6 +278,4 @@ def refuse_errors(problem: str, advice: str = "") -> Iterator[None]:
         reason = re.split(r"\.?\s*\n|\. ", str(error))[0].rstrip(".") or type(error).__name__
         if isinstance(error, pickle.UnpicklingError):  # Torch advises to run the file's code.
             reason = "it is damaged, or holds something besides tensors, which is never run"
-        if advice:
-            advice = f"; {advice}"
-        raise UserError(f"{problem} ({reason}){advice}") from None
+        raise UserError(f"{problem} ({reason}){advice and f'; {advice}'}") from None

@@ -1,18 +1,10 @@
-"""The configs of encoders, and their families; imports no torch."""
+"""The configs of encoders; imports no torch."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from captioner.errors import did_you_mean, near_names
-from captioner.schema import Kinds, Share, choices
-
-if TYPE_CHECKING:
-    from captioner.vision.encoder import Encoder
+from captioner.schema import Kinds, Share
 
 
 class EncoderConfig(Kinds):
@@ -58,48 +50,3 @@ class NetworkConfig(EncoderConfig):
     def library_name(self) -> str:
         """Its name in the library."""
         return self.name.partition("/")[2]
-
-
-class Family(NamedTuple):
-    """An encoder, by `module:class`, and its config.
-
-    The config's `name` lists the names, or all begin with `prefix`.
-    """
-
-    encoder_path: str
-    config: type[EncoderConfig]
-    prefix: str = ""
-
-    @property
-    def encoder(self) -> type[Encoder]:
-        """The encoder, whose module imports torch."""
-        encoder: type[Encoder] = resolve_name(self.encoder_path)
-        return encoder
-
-
-FAMILIES = [
-    Family("captioner.vision.encoder:VGGEncoder", VGGConfig),
-    Family("captioner.vision.encoder_families:TimmEncoder", NetworkConfig, "timm/"),
-    Family("captioner.vision.encoder_families:TorchvisionEncoder", NetworkConfig, "torchvision/"),
-]
-
-
-def family_of(name: Any) -> Family:
-    """The family of a name. Raises `ValueError` with the nearest names if there is none."""
-    families = {
-        start: family
-        for family in FAMILIES
-        for start in choices(family.config.model_fields["name"].annotation) or [family.prefix]
-    }
-    start = "".join(str(name).partition("/")[:2])
-    if start in families:
-        return families[start]
-    near = did_you_mean(near_names(name, families))
-    raise ValueError(f"name {name!r} is not one of {', '.join(families)}{near}")
-
-
-def encoder_config(values: Any) -> Any:
-    """Validate the fields of an encoder by the family of its name, for pydantic."""
-    if not isinstance(values, Mapping):
-        return values
-    return family_of(values.get("name", "vgg19")).config.model_validate(dict(values))

@@ -21,7 +21,8 @@ from captioner.vision.encoder import (
     refuse_errors,
     torchvision_weights,
 )
-from captioner.vision.encoder_config import EncoderConfig, NetworkConfig, family_of
+from captioner.vision.encoder_config import EncoderConfig, NetworkConfig
+from captioner.vision.families import family_of
 from captioner.vision.preprocessing import Preprocessing
 
 # Nodes of torchvision's networks behind the last feature map, and of a ViT's tokens.
@@ -41,7 +42,7 @@ class NetworkEncoder(Encoder):
         with torch.device("cpu"):
             self.network = self._make_network()
         size = self.published_preprocessing(config).size
-        self.annotation_size = self._measure(size, size)[0]
+        self.annotation_size, *_ = self._measure(size, size)
 
     @abstractmethod
     def _make_network(self) -> Any:
@@ -71,8 +72,7 @@ class NetworkEncoder(Encoder):
         if (height, width) not in self._shapes:
             tensors = [*self.parameters(), *self.buffers()]
             on_meta = copy.deepcopy(self, {id(tensor): tensor.to("meta") for tensor in tensors})
-            size = f"{height} x {width} pixels"
-            refusal = f"{self.config.name} cannot read images of {size}"
+            refusal = f"{self.config.name} cannot read images of {height} x {width} pixels"
             with refuse_errors(refusal), torch.device("meta"):
                 images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
                 shape = on_meta._feature_map(images).shape
@@ -165,8 +165,8 @@ class TorchvisionEncoder(NetworkEncoder):
         known = torchvision.models.list_models(module=torchvision.models)
         # The published weights of two need another preprocessing than torchvision gives.
         _check_name(config, set(known) - {"googlenet", "inception_v3"})
-        weights: Any = torchvision.models.get_model_weights(config.library_name)
-        transforms = weights.DEFAULT.transforms()
+        weights = torchvision.models.get_model_weights(config.library_name).DEFAULT
+        transforms = weights.transforms()
         return Preprocessing(
             size=transforms.crop_size[0],
             resize_shorter=transforms.resize_size[0],
@@ -191,7 +191,7 @@ def _timm(config: NetworkConfig) -> Any:
 def _check_name(config: NetworkConfig, known: Iterable[str]) -> None:
     if config.library_name not in known:
         library = config.name.partition("/")[0]
-        near = near_names(config.library_name, sorted(known), count=5, cutoff=0)
+        near = near_names(config.library_name, sorted(known), count=5, least=0)
         nearest = did_you_mean([f"{library}/{name}" for name in near])
         raise UserError(f"{library} has no network {config.library_name!r}{nearest}")
 

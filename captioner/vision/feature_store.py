@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -38,6 +39,7 @@ STATES = "states.json"
 
 _DONE, _UNREADABLE = 1, 2  # The bytes of `done-*.bin`; 0 is a row yet to be written.
 _FLUSH_SECONDS = 1.0
+Rows = np.memmap[Any, np.dtype[np.float16]]  # (N, L, D), mapped for reading.
 
 
 class StoreRecord(Config):
@@ -47,8 +49,8 @@ class StoreRecord(Config):
     names. shape: (L, D). mirrored: rows N to 2N - 1 hold the same photos mirrored.
     """
 
-    encoder: dict[str, Any]
-    preprocessing: dict[str, Any]
+    encoder: dict[str, object]
+    preprocessing: dict[str, object]
     images: list[str]
     shape: tuple[int, int] = Field(strict=False)
     mirrored: bool = False
@@ -93,7 +95,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         with files.lock(self.folder / ".lock", f"feature store {self.folder}", wait=True):
             before = files.read_json(path, "states of the photos")
             is_changed = [before[row : row + 1] != [state] for row, state in enumerate(now)]
-            if not any(is_changed):
+            if not any(is_changed):  # Another process saw to it, and may be writing.
                 return []
             for marks in self.folder.glob("done-*.bin"):
                 done = np.fromfile(marks, np.uint8)
@@ -188,8 +190,7 @@ def _read_record(folder: Path, wanted: StoreRecord | None) -> StoreRecord:
     """The record of a store. Raises `UserError` that names what differs from `wanted`."""
     path = folder / RECORD
     record = from_mapping(StoreRecord, files.read_json(path, "feature store record"), str(path))
-    stored = flat(to_mapping(record))
-    expected = flat(to_mapping(wanted or record))
+    stored, expected = (flat(to_mapping(each)) for each in (record, wanted or record))
     names = stored.keys() | expected.keys()
     if others := sorted(name for name in names if stored.get(name) != expected.get(name)):
         fault = f"feature store {folder} differs from this run in {', '.join(others)}"
@@ -197,7 +198,7 @@ def _read_record(folder: Path, wanted: StoreRecord | None) -> StoreRecord:
     return record
 
 
-def _read_states(folder: Path, count: int) -> Any:
+def _read_states(folder: Path, count: int) -> NDArray[np.uint8]:
     """A byte for each of the `count` rows of a store, (N,) uint8: 0 where it is not done."""
     states = np.zeros(count, np.uint8)
     for path in folder.glob("done-*.bin"):
@@ -206,12 +207,10 @@ def _read_states(folder: Path, count: int) -> Any:
     return states
 
 
-def _map_rows(folder: Path, record: StoreRecord) -> Any:
+def _map_rows(folder: Path, record: StoreRecord) -> Rows:
     """The rows of a store, (N, L, D) float16, mapped for reading."""
-    try:
-        rows = np.load(folder / ROWS, mmap_mode="r")
-    except (OSError, ValueError, EOFError):
-        rows = None
-    if rows is None or rows.shape != (record.rows, *record.shape) or rows.dtype != np.float16:
-        raise UserError(f"feature store {folder} is damaged: {ROWS} is not whole; delete the store")
-    return rows
+    with suppress(OSError, ValueError, EOFError):
+        rows: Rows = np.load(folder / ROWS, mmap_mode="r")
+        if rows.shape == (record.rows, *record.shape) and rows.dtype == np.float16:
+            return rows
+    raise UserError(f"feature store {folder} is damaged: {ROWS} is not whole; delete the store")

@@ -1,94 +1,44 @@
 """Finds photos by files, folders and patterns, and loads them from untrusted files."""
 
-from __future__ import annotations
-
 import glob
-import io
+import json
 import os
 import re
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import BinaryIO
 from urllib.parse import unquote
 
-import numpy as np
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import Image
 
-from captioner.errors import UserError, counted, refuse_missing
+from captioner.errors import UserError, counted
 from captioner.files import existing_path
-from captioner.vision.pixels import BUDGET, DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
+from captioner.vision.decoding_process import shared_pool
+from captioner.vision.formats import IS_ADDRESS as IS_ADDRESS
+from captioner.vision.formats import MAXIMUM_PIXELS as MAXIMUM_PIXELS
+from captioner.vision.formats import ImageSource as ImageSource
+from captioner.vision.formats import load_here
+from captioner.vision.formats import opened as opened
+from captioner.vision.formats import original_size as original_size
+from captioner.vision.formats import photo_name as photo_name
 
-if TYPE_CHECKING:
-    from torch import Tensor
+_NAMES = json.loads(Path(__file__).with_name("file_names.json").read_text(encoding="utf-8"))
+"""In lower case: suffixes of photos, of what is left out, and names of leftovers, as expressions.
 
-    from captioner.vision.shards import ShardMember
+Leftovers are what Synology, QNAP, macOS, Windows, Linux and photo managers leave in folders."""
 
-ImageSource: TypeAlias = (
-    "str | os.PathLike[str] | bytes | BinaryIO | Image.Image | np.ndarray[Any, Any] | Tensor "
-    "| ShardMember"
-)
-"""Path, content, binary file, image, array (H, W, 3), tensor (3, H, W), or photo of a shard.
-
-A grey array or tensor is (H, W)."""
-
-MAXIMUM_PIXELS = 250_000_000
-"""Default limit on width times height; telephones take up to 200 million."""
-
-PHOTO_SUFFIXES: frozenset[str] = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".avif"}
-    | {".tif", ".tiff", ".bmp", ".dib", ".pcx", ".ppm", ".pgm", ".pbm", ".pnm", ".pfm"}
-    | {".jp2", ".jpx", ".jpf", ".j2k", ".j2c", ".jpc", ".heic", ".heif", ".hif"}
-)
+PHOTO_SUFFIXES = frozenset(f".{suffix}" for suffix in _NAMES["photos"].split())
 """Lower-case suffixes of the images taken from a folder."""
 
-# What Synology, QNAP, macOS, Windows, Linux and photo managers leave in folders, in lower case.
-_LEFTOVERS = re.compile(
-    r"@eadir|@tmp|@recycle|@recently-snapshot|@sharesnap|#recycle|#snapshot|__macosx|lost\+found|"
-    r"\$recycle\.bin|recycler|system volume information|found\.\d{3}|(eh)?thumbs\.db|desktop\.ini|"
-    r"synophoto_(thumb|film).*|.+\.lrdata|\.(_.*|ds_store|appledouble|thumbnails|@__thumb|trash.*|"
-    r"dtrash|picasaoriginals|spotlight-v100|fseventsd|synologyworkingdirectory|git)|"
-    r".+_exiftool_tmp"
-)
-
-_RAW = (
-    "3fr ari arw bay cap cr2 cr3 crw dcr dcs dng drf eip erf fff gpr iiq k25 kdc mdc mef mos mrw "
-    "nef nrw orf ori pef ptx pxn r3d raf raw rw2 rwl rwz sr2 srf srw x3f"
-)
-_VIDEOS = (
-    "3g2 3gp asf avi dv f4v flv hevc insv lrv m2t m2ts m2v m4v mjpeg mkv mod mov mp4 mpeg mpg mts "
-    "mxf ogv qt rm tod ts vob webm wmv"
-)
-_PICTURES = "ai dds eps exr hdr icns ico jxl jxr psb psd svg svgz tga wdp xcf"
-_KINDS = {"raw file": _RAW, "video": _VIDEOS, "other picture": _PICTURES}
-_LEFT_OUT = {f".{suffix}": kind for kind, listed in _KINDS.items() for suffix in listed.split()}
+_LEFTOVERS = re.compile("|".join(_NAMES["leftovers"]))
+_LEFT_OUT = {f".{end}": kind for kind, ends in _NAMES["left out"].items() for end in ends.split()}
 
 # file:///photos, file:/photos, and file:///C:/photos, without the path.
 _FILE_ADDRESS = re.compile(r"file:(//(localhost)?(?=/))?(/(?=[a-z]:/)|(?=/))", re.IGNORECASE)
 
-IS_ADDRESS = "is an address; photos are not fetched, only read"
-# Not all of Pillow's: EPS starts other programs, TGA has no signature.
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF", "JPEG2000", "DIB", "PCX")
-
-# The first bytes of a HEIC file (ISO/IEC 23008-12, 10).
-_HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
-
-# How gzip, compress, bzip2, xz, Zstandard, lz4, lzip, ZIP, 7-Zip and RAR begin.
-_COMPRESSED = (
-    *(b"\x1f\x8b", b"\x1f\x9d", b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd", b"\x04\x22M\x18", b"LZIP"),
-    *(b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!"),
-)
-
-_CODESTREAM = b"\xff\x4f\xff\x51"  # How that of JPEG 2000 begins.
-
 Report = Callable[[str], None]  # Takes a sentence about what cannot be read.
-
-_PILLOWS_LIMIT = threading.Lock()
-
-Permit = Callable[[int], AbstractContextManager[None]]
-"""Waits until so many bytes may be held, and holds them."""
 
 
 def load_image(
@@ -97,7 +47,6 @@ def load_image(
     *,
     name: str | None = None,
     sufficient_side: int | None = None,
-    permit: Permit | None = None,
 ) -> Image.Image:
     """Load a photo upright, in RGB, as a new image without metadata.
 
@@ -110,155 +59,13 @@ def load_image(
     sufficient_side: divide width and height by the largest integer that leaves the shorter side at
         least so many pixels, or the longer at most 16 times as many; JPEG is decoded to fewer,
         which is much faster. See `original_size`.
-    permit: in a decoding process, waits until the budget allows the bytes that decoding takes.
     """
-    name = photo_name(source) if name is None else name
-    try:
-        if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
-            source = _image_of_array(source, name)
-        if isinstance(source, Image.Image):
-            check_size(source, name, maximum_pixels)
-            return decode(source, source.size)
-        with _binary_file(source, name) as file:
-            image = _identify(file, name, maximum_pixels)
-            size = image.size
-            held = check_size(image, name, maximum_pixels, sufficient_side)
-            if permit is None and is_heavy(image, file, held, size):
-                from captioner.vision.decoding_process import shared_pool
-
-                content: Any = file
-                if isinstance(source, (str, os.PathLike)):
-                    content = os.path.abspath(os.fsdecode(source))
-                options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
-                return shared_pool(os.getpid()).load(content, name, **options)
-            hold = permit or BUDGET.hold
-            with hold(held + file.seek(0, os.SEEK_END)):
-                if image.format == "PNG":
-                    image.verify()  # Decoding does not check sums: lost pixels would be black.
-                    image = _identify(file, name, maximum_pixels)
-                if image.format == "JPEG2000":
-                    _check_depth(image, file, name)
-                return decode(image, size, sufficient_side)
-    except UserError:
-        raise
-    except MemoryError:
-        raise UserError(f"{name} cannot be decoded: it needs more memory than there is") from None
-    except Exception as error:  # Pillow's plugins raise many types of errors for damaged files.
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise UserError(f"cannot read {name}: {reason or type(error).__name__}") from None
+    shown_name = photo_name(source) if name is None else name
+    return load_here(source, shown_name, maximum_pixels, sufficient_side, elsewhere=_in_process)
 
 
-def original_size(photo: Image.Image) -> tuple[int, int]:
-    """Width and height in its file of a photo from `load_image`, also after Pillow's `reduce`."""
-    size: tuple[int, int] = photo.info.get(ORIGINAL_SIZE, photo.size)
-    return size
-
-
-def photo_name(source: Any, unnamed: str = "the image") -> str:
-    """The photo's name in errors: its path, or else `unnamed`."""
-    if isinstance(source, (str, os.PathLike)):
-        return os.fsdecode(source) or "''"
-    # Files have `name` (an integer if opened from a descriptor), images `filename`.
-    name = getattr(source, "name", None) or getattr(source, "filename", None)
-    return os.fsdecode(name) if isinstance(name, (str, os.PathLike)) else unnamed
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
-    """A photo whose header has been read."""
-    with _binary_file(path, str(path)) as file:
-        yield _identify(file, str(path))
-
-
-def _image_of_array(array: Any, name: str) -> Image.Image:
-    """An RGB array (H, W, 3), a tensor (3, H, W), or a grey one (H, W): `load_image`."""
-    described = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
-    if hasattr(array, "detach"):  # A tensor; asked so, it needs no torch.
-        array = array.detach().cpu()
-        array = array.float() if array.is_floating_point() else array  # NumPy has no bfloat16.
-        array = array.permute(1, 2, 0) if array.ndim == 3 else array  # (H, W, 3)
-    values = np.asarray(array)
-    if values.dtype.kind == "f" and values.size:
-        if values.min() >= 0 and values.max() <= 1:
-            values = (values * 255 + 0.5).astype(np.uint8)
-        else:
-            described += f" with values from {values.min():g} to {values.max():g}"
-    is_photo = values.ndim == 2 or values.shape[2:] == (3,)
-    if values.dtype != np.uint8 or not is_photo or not values.size:
-        layout = "(H, W, 3), for a tensor (3, H, W), or grey (H, W), of uint8 or floats in 0 to 1"
-        raise UserError(f"{described}, not {layout}")
-    return Image.fromarray(values)
-
-
-def _binary_file(source: Any, name: str) -> BinaryIO:
-    if isinstance(source, (str, os.PathLike)):
-        if not os.path.isfile(source):
-            reason = "is not a file" if os.path.exists(source) else "does not exist"
-            raise UserError(f"{name} {IS_ADDRESS if '://' in name else reason}")
-        return open(source, "rb")
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return io.BytesIO(source)
-    if not hasattr(source, "read"):
-        known = "a path, bytes, a binary file, a Pillow image, an array or a tensor"
-        raise UserError(f"{name} is of the type {type(source).__name__}, not {known}")
-    with suppress(AttributeError, OSError):  # A pipe.
-        source.seek(0)
-    return io.BytesIO(source.read())
-
-
-def _identify(
-    file: BinaryIO, name: str, maximum_pixels: int = MAXIMUM_PIXELS
-) -> ImageFile.ImageFile:
-    """The image in `file`: reads the header, decodes nothing."""
-    try:
-        return _open(file, _FORMATS, maximum_pixels)
-    except Image.DecompressionBombError as error:
-        raise UserError(f"{name} is too large: {error}") from None
-    except UnidentifiedImageError:
-        file.seek(0)
-        head = file.read(16)
-        if head.startswith(_COMPRESSED):
-            raise UserError(f"{name} is compressed; unpack it first") from None
-        if not _HEIF_SIGNATURE.match(head):
-            kinds = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM or PCX"
-            fault = f"is not an image that can be read ({kinds}), or is damaged"
-            raise UserError(f"{name} {fault if head else 'is empty'}") from None
-    with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
-        from pillow_heif import register_heif_opener
-    register_heif_opener()
-    try:
-        return _open(file, ("HEIF",), maximum_pixels)
-    except UnidentifiedImageError:
-        raise UserError(f"{name} is a damaged HEIC photo") from None
-
-
-def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
-    """Note the bits of each channel of JPEG 2000; refuse colour of more than 8.
-
-    Pillow rounds colours of 16 bits to (value + 128) >> 8 in 8 bits: 65,408 becomes black.
-    """
-    place = file.tell()
-    file.seek(0)
-    _, start, head = file.read(1 << 20).partition(_CODESTREAM)
-    file.seek(place)
-    count = int.from_bytes(head[36:38], "big")  # ISO/IEC 15444-1, A.5.1: SIZ.
-    depths = [(depth & 127) + 1 for depth in head[38 : 38 + 3 * count : 3]]
-    if start and max(depths, default=0) > 8 and image.mode[0] != "I":
-        fault = "is JPEG 2000 of more than 8 bits a colour, which is not read"
-        raise UserError(f"{name} {fault}: save it as PNG, TIFF or JPEG")
-    image.info[DEPTHS] = depths
-
-
-def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> ImageFile.ImageFile:
-    """Open an image, also above Pillow's own limit, 178,956,970 pixels in every thread."""
-    with suppress(Image.DecompressionBombError):
-        return Image.open(file, formats=formats)
-    with _PILLOWS_LIMIT:
-        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, maximum_pixels // 2
-        try:
-            return Image.open(file, formats=formats)  # It refuses twice as many.
-        finally:
-            Image.MAX_IMAGE_PIXELS = limit
+def _in_process(source: BinaryIO | str, name: str, **options: int | None) -> Image.Image:
+    return shared_pool(os.getpid()).load(source, name, **options)
 
 
 def refuse(sentence: str) -> None:

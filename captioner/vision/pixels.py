@@ -29,16 +29,6 @@ _BUFFERS = {"WEBP": 4, "AVIF": 3, "HEIF": 3, "JPEG2000": 5}
 # Bytes of a pixel by mode; of greys that are scaled to 8 bits, also of their copies.
 _PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 8, "I": 16, "F": 16}
 _SCAN = b"\xff\xda"  # Begins a scan of a JPEG: SOS (ITU-T T.81, B.2.3).
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""By EXIF's orientation; from 5 on, rows become columns."""
 
 
 def check_size(
@@ -46,12 +36,6 @@ def check_size(
 ) -> int:
     """Refuse what is too large; returns the bytes that decoding takes, JPEG scaled already."""
     width, height = image.size
-    if 0 in image.size:
-        raise UserError(f"{name} has no pixels")
-    shown = f"{width} x {height}"
-    if (pixels := width * height) > maximum_pixels:
-        limit = f"{shown} is {pixels:,} pixels, the limit is {maximum_pixels:,}"
-        raise UserError(f"{name} is too large: {limit}")
     held = 0
     if getattr(image, "layer", None) and image.info.get("progressive"):  # All coefficients.
         areas = [layer[1] * layer[2] for layer in image.layer]  # type: ignore[attr-defined]
@@ -59,14 +43,20 @@ def check_size(
     if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
         image.draft(None, (sufficient_side, sufficient_side))
     longer, shorter = max(image.size), min(image.size)
-    if longer > LONGEST_SIDE or longer > LONGEST_SHAPE * shorter:
-        limits = f"{LONGEST_SIDE:,} pixels, and {LONGEST_SHAPE} times the shorter side"
-        raise UserError(f"{name} is too long: it is {shown}, and the limit is {limits}")
     depth = _PIXEL_BYTES.get(image.mode, 4)
     held += longer * shorter * depth * _BUFFERS.get(image.format or "", 1)
-    if held > HELD and image.format is not None:
-        taken = f"{shown} take {held / 1e6:,.0f} MB to decode"
-        raise UserError(f"{name} is too large: its {taken}, and the limit is {HELD / 1e6:,.0f} MB")
+    pixels = f"{width} x {height} is {width * height:,} pixels, the limit is {maximum_pixels:,}"
+    sides = f"{LONGEST_SIDE:,} pixels, and {LONGEST_SHAPE} times the shorter side"
+    memory = f"{held / 1e6:,.0f} MB to decode, and the limit is {HELD / 1e6:,.0f} MB"
+    is_long = longer > min(LONGEST_SIDE, LONGEST_SHAPE * shorter)
+    refused = {
+        "has no pixels": shorter == 0,
+        f"is too large: {pixels}": width * height > maximum_pixels,
+        f"is too long: it is {width} x {height}, and the limit is {sides}": is_long,
+        f"is too large: its {width} x {height} take {memory}": image.format and held > HELD,
+    }
+    if faults := [fault for fault, is_refused in refused.items() if is_refused]:
+        raise UserError(f"{name} {faults[0]}")
     return held
 
 
@@ -79,21 +69,18 @@ def is_heavy(image: Image.Image, file: BinaryIO, held: int, size: tuple[int, int
     if image.format not in ("JPEG", "MPO"):
         return False
     place = file.tell()
-    file.seek(0, os.SEEK_END)
-    if file.tell() > _LIGHT:
+    if file.seek(0, os.SEEK_END) > _LIGHT:
         return True
     file.seek(0)
+    head = file.read(place)
     if image.format == "JPEG" and not image.info.get("progressive"):
         # After a first scan with all channels the decoder reads no other.
-        head = file.read(place)
         # The head ends with _SCAN, the length of the rest, the count n of channels, 2 n + 3 bytes.
         starts = {n: _SCAN + bytes([0, 6 + 2 * n, n]) for n in range(1, 5)}
         counts = [n for n in starts if head[-8 - 2 * n :].startswith(starts[n])]
         if counts[:1] == [len(image.getbands())]:
-            file.seek(place)
             return False
-        file.seek(0)
-    scans = file.read().count(_SCAN)  # The decoder decodes every one.
+    scans = head.count(_SCAN) + file.read().count(_SCAN)  # The decoder decodes every one.
     file.seek(place)
     return scans * size[0] * size[1] > 4 * _LIGHT
 
@@ -114,8 +101,9 @@ def decode(
         longest = 16 * sufficient_side
         divisor = max(1, min(image.size) // sufficient_side, -(-max(image.size) // longest))
     photo = _to_rgb_reduced(_to_8_bits(image, tags), divisor)
-    if orientation in _TURNS:
-        photo = photo.transpose(_TURNS[orientation])
+    if orientation in range(2, 9):
+        photo.getexif()[ExifTags.Base.Orientation] = orientation
+        ImageOps.exif_transpose(photo, in_place=True)
     photo.info = {ORIGINAL_SIZE: size}  # Pillow copies it when it reduces.
     return photo
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -57,17 +58,13 @@ class Preprocessing(Config):
         """The photo as (3, size, size), float32, normalised; in RGB, as `load_image` gives it."""
         import torch
 
-        normalised: Tensor = self.normalise(torch.from_numpy(self.pixels(image)))
-        return normalised
+        return self.normalise(torch.from_numpy(self.pixels(image)))  # type: ignore[no-any-return]
 
-    def pixels(self, image: Image.Image) -> np.ndarray[Any, Any]:
+    def pixels(self, image: Image.Image) -> NDArray[np.uint8]:
         """The photo as (3, size, size), uint8, for `normalise`: a quarter of float32's bytes."""
         photo = image if image.mode == "RGB" else load_image(image)
-        resized = photo.resize(
-            (self.size, self.size),
-            resample=Image.Resampling[self.interpolation.upper()],
-            box=self.region(*photo.size),
-        )
+        method = Image.Resampling[self.interpolation.upper()]
+        resized = photo.resize((self.size, self.size), method, self.region(*photo.size))
         return np.asarray(resized).transpose(2, 0, 1).copy()  # (3, size, size)
 
     def normalise(self, pixels: Any) -> Any:

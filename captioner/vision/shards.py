@@ -8,9 +8,10 @@ import posixpath
 import re
 import tarfile
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Any
@@ -50,7 +51,9 @@ _UNCHECKED = 2**27  # Bytes that a column of a row group may have, however tight
 _LEAST_CELL = 8  # Bytes that a value takes in memory, at least.
 _DENSEST = 16  # The most bytes that a larger one may have for a byte of the file.
 
+Arrow = Any  # pyarrow has no types: a file, a schema, a type, rows, a cell.
 ShardRecords = Iterator[tuple[str, dict[str, Any]]]
+_Place = tuple[int, int] | None  # Offset and size in a tar.
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +91,15 @@ class ShardMember:
 def source_status(source: object) -> os.stat_result | None:
     """The status of a photo's file or shard; None if it is gone, or the photo is in memory."""
     file = source.shard if isinstance(source, ShardMember) else source
-    if not isinstance(file, (str, os.PathLike)):
-        return None
-    try:
-        return os.stat(file)
-    except (OSError, ValueError):  # A name may have a NUL.
-        return None
+    if isinstance(file, (str, os.PathLike)):
+        with suppress(OSError, ValueError):  # A name may have a NUL.
+            return os.stat(file)
+    return None
 
 
 def _check_size(size: int, name: str) -> None:
     if size > _LARGEST_MEMBER:
-        limit = f"the limit is {_LARGEST_MEMBER:,}"
-        raise UserError(f"{name} is too large: {size:,} bytes, {limit}")
+        raise UserError(f"{name} is too large: {size:,} bytes, the limit is {_LARGEST_MEMBER:,}")
 
 
 class _CellReader:
@@ -111,10 +111,10 @@ class _CellReader:
     def __init__(self) -> None:
         self._lock = Lock()
         self._group: tuple[str, int, int] | None = None
-        self._batches: Iterator[tuple[int, list[Any]]] = iter(())
+        self._batches: Iterator[tuple[int, list[Arrow]]] = iter(())
         self._end = 0
         # Rows `_end` - 128 to `_end`, or fewer, each with the mean size in its batch.
-        self._cells = deque[tuple[int, Any]](maxlen=2 * _ROWS)
+        self._cells = deque[tuple[int, Arrow]](maxlen=2 * _ROWS)
 
     def read(self, shard: str, group: int, row: int, name: str) -> bytes:
         """The photo's file in a cell: bytes, or a dictionary with `bytes` and `path`."""
@@ -122,14 +122,14 @@ class _CellReader:
             size, cell = self._cell(shard, group, row)
         _check_size(size, name)
         content, path = (cell["bytes"], cell.get("path")) if isinstance(cell, dict) else (cell, "")
-        if content is None:
-            file = Path(shard).parent / (path or "")
-            if not file.is_file():  # A device may have no end.
-                raise UserError(f"{name} has no photo{f': {file} is no file' if path else ''}")
+        if content is not None:
+            return bytes(content)
+        file = Path(shard).parent / (path or "")
+        if file.is_file():  # A device may have no end.
             return file.read_bytes()
-        return bytes(content)
+        raise UserError(f"{name} has no photo{f': {file} is no file' if path else ''}")
 
-    def _cell(self, shard: str, group: int, row: int) -> tuple[int, Any]:
+    def _cell(self, shard: str, group: int, row: int) -> tuple[int, Arrow]:
         key = shard, group, os.stat(shard).st_mtime_ns  # A file that has changed is opened anew.
         if self._group != key or row < self._end - len(self._cells):
             self._batches, self._end = _cells(shard, group), 0
@@ -200,14 +200,14 @@ def find_photos(
 
 
 def numbered(pattern: str) -> list[str]:
-    """The paths, or patterns, that one with `{00000..00099}` stands for; of another, it alone."""
+    """The paths, or patterns, that `{00000..00099}` stands for; without it, the pattern itself."""
     braces = _NUMBERS.search(pattern)
     if braces is None or os.path.lexists(pattern):
         return [pattern]
     first, last = braces.groups()
-    head, tail = pattern[: braces.start()], pattern[braces.end() :]
     numbers = (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
-    return [path for number in numbers for path in numbered(f"{head}{number}{tail}")]
+    paths = (pattern[: braces.start()] + number + pattern[braces.end() :] for number in numbers)
+    return [*chain.from_iterable(map(numbered, paths))]
 
 
 @contextmanager
@@ -223,14 +223,12 @@ def _reported(path: str, report: Report) -> Iterator[None]:
 
 def _of_tar(path: str, report: Report) -> ShardRecords:
     names: dict[str, str] = {}  # Of photos and texts, by normalised name.
-    places: dict[str, tuple[int, int] | None] = {}  # The last of a name counts, as to tar.
+    places: dict[str, _Place] = {}  # The last of a name counts, as to tar.
     links: dict[str, str] = {}
     faults: dict[str, str] = {}  # Of what has no place.
     with _reported(path, report):
         for info in _members(path):
             name = posixpath.normpath(info.name)
-            is_known = _is_photo(name) or name.endswith(_TEXT_SUFFIXES)
-            is_listed = is_known and not is_leftover(info.name)
             if info.issparse() or any(key.startswith(_SPARSE) for key in info.pax_headers):
                 places[name] = None
                 faults[name] = "is a sparse file, which is not read"
@@ -242,14 +240,17 @@ def _of_tar(path: str, report: Report) -> ShardRecords:
                 faults[name] = f"is a link to {links[name]}, which leads to no file in the tar"
                 # A hard link is to what had its name before.
                 places[name] = _place(links[name], places, links) if info.islnk() else None
-            if is_listed and name in places:
+            is_known = _is_photo(name) or name.endswith(_TEXT_SUFFIXES)
+            if is_known and name in places and not is_leftover(info.name):
                 names[name] = info.name
         if not any(map(_is_photo, names)):
             report(f"{path} holds no photos")
-    found = {name: _place(name, places, links) for name in names}
-    for name in (name for name, place in found.items() if place is None):
-        report(f"{path}/{names[name]} {faults[name]}")
-    members = {name: ShardMember(path, names[name], at) for name, at in found.items() if at}
+    members: dict[str, ShardMember] = {}
+    for name, listed in names.items():
+        if place := _place(name, places, links):
+            members[name] = ShardMember(path, listed, place)
+        else:
+            report(f"{path}/{listed} {faults[name]}")
     for name, photo in members.items():
         if _is_photo(name):
             stem = posixpath.splitext(name)[0]
@@ -279,9 +280,7 @@ def _members(path: str) -> Iterator[tarfile.TarInfo]:
         raise tarfile.ReadError("it is damaged, cut off or compressed, or no tar") from None
 
 
-def _place(
-    name: str, places: dict[str, tuple[int, int] | None], links: dict[str, str]
-) -> tuple[int, int] | None:
+def _place(name: str, places: Mapping[str, _Place], links: Mapping[str, str]) -> _Place:
     """The place of a file in a tar, behind links, also of its folders; None if it has none."""
     for _ in range(40):  # Linux's limit; a circle has no end.
         if places.get(name) or len(name) > 1000:
@@ -294,7 +293,7 @@ def _place(
     return places.get(name)
 
 
-def _open_parquet(path: str) -> Any:
+def _open_parquet(path: str) -> Arrow:
     """A Parquet file, read a megabyte at a time: row groups may be large."""
     return pyarrow_library().parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
@@ -319,7 +318,7 @@ def _of_parquet(path: str, report: Report) -> ShardRecords:
             report(f"{path} holds no photos")
 
 
-def _cells(path: str, group: int) -> Iterator[tuple[int, list[Any]]]:
+def _cells(path: str, group: int) -> Iterator[tuple[int, list[Arrow]]]:
     """The photos of a row group, a few rows at a time, with their bytes; None if too large."""
     with _open_parquet(path) as file:
         column, _ = _photo_column(file.schema_arrow)
@@ -328,7 +327,7 @@ def _cells(path: str, group: int) -> Iterator[tuple[int, list[Any]]]:
             yield batch.nbytes, batch.column(0).to_pylist() if is_small else [None]
 
 
-def _batches(file: Any, group: int, columns: Sequence[str], most_rows: int) -> Iterator[Any]:
+def _batches(file: Arrow, group: int, columns: Sequence[str], rows: int) -> Iterator[Arrow]:
     """Some columns of a row group, so few rows at a time that they hold `_BYTES` or are one.
 
     A cell may be as large as its column: dictionaries store repeated ones once. Raises `ValueError`
@@ -344,15 +343,15 @@ def _batches(file: Any, group: int, columns: Sequence[str], most_rows: int) -> I
         unpacked = max(chunk.total_uncompressed_size, _LEAST_CELL * chunk.num_values)
         size += unpacked
         if unpacked > max(_UNCHECKED, _DENSEST * packed):
-            sizes = f"{unpacked:,} bytes, packed in {packed:,}"
+            fault = f"row group {group} has {unpacked:,} bytes, packed in {packed:,}"
             advice = "pack it less, or write smaller row groups"
-            raise ValueError(f"{chunk.path_in_schema} in row group {group} has {sizes}; {advice}")
-    rows = max(1, min(most_rows, _BYTES // max(1, size)))
-    batches: Iterator[Any] = file.iter_batches(rows, [group], columns, use_threads=False)
+            raise ValueError(f"{chunk.path_in_schema} in {fault}; {advice}")
+    rows = max(1, min(rows, _BYTES // max(1, size)))
+    batches: Iterator[Arrow] = file.iter_batches(rows, [group], columns, use_threads=False)
     return batches
 
 
-def _photo_column(schema: Any) -> tuple[str, bool]:
+def _photo_column(schema: Arrow) -> tuple[str, bool]:
     """The column of photos, `image` before others, and whether it has paths only."""
     # Bytes, or `bytes` and `path` as Hugging Face's datasets have them.
     is_photo = re.compile(r"(large_)?binary|struct<(.*, )?bytes: ").match
@@ -366,6 +365,6 @@ def _photo_column(schema: Any) -> tuple[str, bool]:
     raise ValueError(f"it has no column of bytes, and none of paths ({', '.join(PATH_COLUMNS)})")
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: Arrow) -> bool:
     """Whether a column has text, or lists of it."""
     return str(getattr(kind, "value_type", kind)) in ("string", "large_string", "string_view")

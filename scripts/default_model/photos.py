@@ -46,13 +46,13 @@ class Folders:
         """Captions of Flickr8k's `train` or `val`, by photo, in the order of the list."""
         tokens, photos = self.flickr / "Flickr8k.token.txt", self.flickr / "images"
         (examples,) = read_splits("flickr8k", tokens, photos, [str(self.flickr / f"{split}.txt")])
-        return {Path(str(each.path)): list(each.captions) for each in examples}
+        return {Path(str(each.source)): list(each.captions) for each in examples}
 
     def everyday_captions(self, split: str) -> dict[Path, list[str]]:
         """Captions of the everyday photos of `train` or `val`, by photo."""
         file = self.everyday / f"captions_{split}.json"
         (examples,) = read_splits("coco", file, self.everyday / "photos")
-        return {Path(str(each.path)): list(each.captions) for each in examples}
+        return {Path(str(each.source)): list(each.captions) for each in examples}
 
     def training_photos(self) -> list[Path]:
         """Every photo that may be trained on, with or without captions."""

@@ -89,7 +89,7 @@ def main() -> None:
     recipe = read_recipe(arguments.config, arguments.changes)
     precision = recipe.features.precision
     if not arguments.scales.exists():
-        paths = [Path(str(each.path)) for each in read_training(recipe.data)[0]]
+        paths = [Path(str(each.source)) for each in read_training(recipe.data)[0]]
         sample = random.Random(0).sample(paths, min(SAMPLE, len(paths)))
         loaded = batches(load_photos(sample))
         TeacherMaps(arguments.teachers, precision).fit(loaded, arguments.scales)

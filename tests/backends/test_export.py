@@ -35,8 +35,8 @@ from captioner.models.caption_config import DecoderConfig, TransformerDecoderCon
 from captioner.models.caption_transformer import TransformerDecoder
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.translate.folder import save_translator
-from captioner.vision.encoder_config import encoder_config
 from captioner.vision.encoder_families import make_encoder
+from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
 
 pytestmark = pytest.mark.slow

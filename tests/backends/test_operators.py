@@ -29,8 +29,9 @@ from captioner.models.caption_config import DecoderConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.schema import choices
 from captioner.translate.folder import save_translator
-from captioner.vision.encoder_config import VGGConfig, encoder_config
+from captioner.vision.encoder_config import VGGConfig
 from captioner.vision.encoder_families import make_encoder
+from captioner.vision.families import encoder_config
 
 VGGS = choices(VGGConfig.model_fields["name"].annotation)
 NETWORKS = {  # With the side of a photo; each brings an operator that the others lack.

@@ -34,7 +34,7 @@ def test_the_layouts_of_coco_are_found_from_their_root(tmp_path: Path, year: int
     photos(tmp_path / "train2014")
     folder = photos(tmp_path / f"val{year}", *names)
     images = read("coco", file, tmp_path)[0]
-    assert [(image.image_id, image.path, image.captions) for image in images] == [
+    assert [(image.image_id, image.source, image.captions) for image in images] == [
         (42, folder / names[0], ("A cat.",)),
         (7, folder / names[1], ("A dog.", "The dog.")),
     ]
@@ -116,14 +116,14 @@ def test_the_splits_of_karpathy(tmp_path: Path) -> None:
     assert [each.image_id for each in images("restval")] == [102]
     assert captions(images("val")) == [(103, ("A photo 103.", "A dog ."))]
     train, rest, _ = images("train")
-    assert train.path == tmp_path / "train2014" / "COCO_val2014_000000000101.jpg"
-    assert rest.path == tmp_path / "COCO_val2014_000000000102.jpg"
+    assert train.source == tmp_path / "train2014" / "COCO_val2014_000000000101.jpg"
+    assert rest.source == tmp_path / "COCO_val2014_000000000102.jpg"
     # Flickr's have neither a folder nor a number.
     value = {"dataset": "flickr8k", "images": [entry(5, "train", folder=None)]}
     name = "COCO_val2014_000000000005.jpg"
     photos(tmp_path, name)
     (image,) = read(None, write_json(tmp_path / "d.json", value), split="train")[0]
-    assert (image.image_id, image.path) == (name, tmp_path / name)
+    assert (image.image_id, image.source) == (name, tmp_path / name)
 
 
 def tokens(folder: Path, *lines: str) -> Path:
@@ -137,7 +137,7 @@ def test_captions_of_flickr_are_grouped_by_image_in_the_order_of_the_file(tmp_pa
     images = read("flickr8k", tokens(tmp_path, *lines), tmp_path)[0]
     expected = {"b.jpg": ("A dog .", "It\u2028runs"), "a.jpg": ("A # cat\tsits",)}
     assert captions(images) == list(expected.items())
-    assert images[0].path == tmp_path / "b.jpg"
+    assert images[0].source == tmp_path / "b.jpg"
 
 
 LISTS = ["Flickr_8k.trainImages.txt", "Flickr_8k.devImages.txt", "Flickr_8k.testImages.txt"]

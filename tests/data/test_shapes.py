@@ -68,7 +68,7 @@ def test_captions_say_what_the_boxes_show() -> None:
             assert [name for name, holds in expected.items() if holds] == [relation]
             assert abs(abs(across) - abs(down)) >= MARGIN * config.image_size
         of_objects = [box for item in example.objects for box in (item.box, item.box)]
-        assert [box for box in example.boxes if box] == of_objects
+        assert [box for box in example.boxes_of(example.words) if box] == of_objects
         for item, other in itertools.combinations(example.objects, 2):
             (left, top, right, bottom), box = item.box, other.box
             gaps = (box[0] - right, left - box[2], box[1] - bottom, top - box[3])

@@ -42,7 +42,7 @@ def test_rows_are_grouped_by_image(tmp_path: Path, name: str, content: str) -> N
     file = table(tmp_path, name, content)
     images = read("table", file)[0]
     assert captions(images) == [("a.jpg", ("A dog", "A dog")), ("b.jpg", ("A\u2028cat",))]
-    assert images[0].path == tmp_path / "a.jpg"
+    assert images[0].source == tmp_path / "a.jpg"
     assert [image.image_id for image in read("table", file, split="val")[0]] == ["b.jpg"]
 
 
@@ -51,7 +51,7 @@ def test_relative_paths_start_from_the_folder_of_images_if_given(tmp_path: Path)
     file = table(tmp_path, "t.csv", f"image,caption\n./c.jpg,One\n{absolute},Two\nc.jpg,Three\n")
     images = read("table", file, folder)[0]
     assert captions(images) == [("c.jpg", ("One", "Three")), (str(absolute), ("Two",))]
-    assert [image.path for image in images] == [folder / "c.jpg", absolute]
+    assert [image.source for image in images] == [folder / "c.jpg", absolute]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_captions_of_shards_are_lines_of_text_json_or_columns(tmp_path: Path) ->
     images = read(None, tmp_path / "s/{0..1}.tar")[0]
     assert captions(images)[0] == ("s/0.tar/0.jpg", ("A dog", "A cat"))
     assert captions(images)[1:] == [("s/1.tar/1.jpg", ("A man",)), ("s/1.tar/0.jpg", ("A",))]
-    assert str(images[2].path) == f"{tmp_path}/s/1.tar/0.jpg"
+    assert str(images[2].source) == f"{tmp_path}/s/1.tar/0.jpg"
     texts, splits = [["A dog", "A cat"], ["A man"]], ["train", "val"]
     columns = {"image": [b"x", b"y"], "Captions": texts, "split": splits, "filename": ["p", "q"]}
     path = write_parquet(tmp_path / "s/p.parquet", columns)
@@ -184,7 +184,7 @@ def test_captions_of_shards_are_lines_of_text_json_or_columns(tmp_path: Path) ->
     path = write_parquet(tmp_path / "s/q.parquet", {"image": paths, "text": ["A dog", "A", "B"]})
     images, problems = read(None, path, on_problem="skip")
     assert captions(images) == [("a.jpg", ("A dog",)), ("b.jpg", ("A",))]
-    assert images[0].path == tmp_path / "s/a.jpg"
+    assert images[0].source == tmp_path / "s/a.jpg"
     assert list(problems.kinds) == ["missing image"]
 
 
@@ -312,7 +312,7 @@ def test_captions_are_known_by_their_content(
     photos(tmp_path if is_tokens else tmp_path / "Images", "1.jpg", "2.jpg")
     assert format_of(tmp_path / name) == ("flickr8k" if is_tokens else "table")
     (found,) = read_splits(None, tmp_path / name)
-    assert [(Path(f"{each.path}").name, each.captions) for each in found] == TWO
+    assert [(Path(f"{each.source}").name, each.captions) for each in found] == TWO
 
 
 def test_texts_have_several_names_and_leftovers_are_no_photos(tmp_path: Path) -> None:
@@ -381,11 +381,11 @@ def test_photos_of_another_machine_lie_in_the_given_folder(tmp_path: Path, top: 
         for name in MOVED:  # Where no names are alike, the folders need not be.
             photos(folder, Path(name).name)
         images = read(None, source, folder)[0]
-        assert [image.path for image in images] == [folder / name[2:] for name in MOVED]
+        assert [image.source for image in images] == [folder / name[2:] for name in MOVED]
         for name in MOVED:
             photos(folder / name[0], name[2:])
         images = read(None, source, folder)[0]
-        assert [image.path for image in images] == [folder / name for name in MOVED]
+        assert [image.source for image in images] == [folder / name for name in MOVED]
         shutil.rmtree(folder)
 
 
@@ -396,7 +396,7 @@ def test_photos_of_another_machine_are_not_guessed(tmp_path: Path) -> None:
         read(None, file, tmp_path)
     photos(tmp_path / "x", "a.jpg")
     images, problems = read(None, file, tmp_path, on_problem="skip")
-    assert [image.path for image in images] == [tmp_path / "x" / "a.jpg"]
+    assert [image.source for image in images] == [tmp_path / "x" / "a.jpg"]
     assert problems.kinds["missing image"] == [
         f"{tmp_path}/y/a.jpg, image /content/y/a.jpg (line 3)"
     ]
@@ -413,7 +413,7 @@ def test_photos_in_another_case_are_taken_and_counted(tmp_path: Path) -> None:
     file = table(tmp_path, "t.csv", f"image,caption\n{rows}")
     photos(tmp_path, "c.JPG")
     images, problems = read(None, file)
-    assert [image.path.name for image in images] == ["a.jpg", "b.jpg", "c.JPG"]
+    assert [image.source.name for image in images] == ["a.jpg", "b.jpg", "c.JPG"]
     note = f"table {file} names 2 photos in another case, such as a.jpg for A.JPG"
     assert problems.notes == [note]
 

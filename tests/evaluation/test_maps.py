@@ -187,7 +187,7 @@ def captioner(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def captions(model: Any, examples: Any) -> Iterator[tuple[Example, Caption]]:
         for example in examples:
-            region = model.preprocessing.region(*example.path.size)
+            region = model.preprocessing.region(*example.source.size)
             yield example, Caption(X.captions[0], WORDS, -1.0, (-0.2,) * 5, looked, region=region)
 
     monkeypatch.setattr(maps, "caption_examples", captions)

@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 from render_samples import PHOTO, REGION, Floats, one_hot
 
-from captioner.render.overlay import STYLE, brightness, fit, overlay, place
+from captioner.render.overlay import STYLE, brightness, fit, overlay, upsample
 
 
 def _values(picture: Image.Image) -> Floats:
@@ -34,7 +34,7 @@ def test_even_map_looks_even_and_noise_of_a_flat_one_is_not_blown_up() -> None:
     drawn = _values(overlay(photo, np.full((14, 14), 1 / 196), (0, 0, 123, 77)))
     assert (drawn == drawn[0, 0]).all()
     noise = np.random.default_rng(1).uniform(0.9, 1.1, (14, 14))
-    light = brightness(place(noise / noise.sum(), (140, 140), (0, 0, 140, 140)), 196)
+    light = brightness(upsample(noise / noise.sum(), (140, 140), (0, 0, 140, 140)), 196)
     assert light.max() - light.min() < 0.2 / STYLE.flat_peak
     assert light.max() < 0.5  # so no contour is drawn either
 
@@ -43,7 +43,7 @@ def test_line_runs_where_the_light_is_half() -> None:
     photo = Image.new("RGB", (420, 420), (0, 0, 0))  # 30 pixels a cell; only line and tint show
     weights = one_hot(14, 14, 7, 7)
     drawn = _values(overlay(photo, weights, (0, 0, 420, 420), strength=1))
-    light = brightness(place(weights, (420, 420), (0, 0, 420, 420)), 196)
+    light = brightness(upsample(weights, (420, 420), (0, 0, 420, 420)), 196)
     white = drawn[..., 2] > 160
     assert white.any()
     assert np.abs(light[white] - STYLE.contour_level).max() < 0.05
@@ -60,22 +60,22 @@ def test_a_dark_subject_can_be_seen_under_the_light(around: int) -> None:
     assert brighter - darker > 1.15 * (40 - 12)
 
 
-def upsample(weights: npt.ArrayLike, width: int, height: int) -> Floats:
+def over_all(weights: npt.ArrayLike, width: int, height: int) -> Floats:
     """A map over a whole photo."""
-    return place(weights, (width, height), (0, 0, width, height))
+    return upsample(weights, (width, height), (0, 0, width, height))
 
 
 def test_values_of_the_spline_by_hand() -> None:
     # One pixel a cell: each pixel is a cell's centre, where a cubic B-spline is 2/3, beside it 1/6.
-    drawn = upsample(one_hot(5, 5, 2, 2), 5, 5)
+    drawn = over_all(one_hot(5, 5, 2, 2), 5, 5)
     line = np.array([0, 1 / 6, 2 / 3, 1 / 6, 0])
     np.testing.assert_allclose(drawn, np.outer(line, line), atol=1e-12)
     # In a corner the outermost cell also stands for the one beyond it: 2/3 + 1/6.
-    corner = upsample(one_hot(5, 5, 0, 4), 5, 5)
+    corner = over_all(one_hot(5, 5, 0, 4), 5, 5)
     down, across = np.array([5 / 6, 1 / 6, 0, 0, 0]), np.array([0, 0, 0, 1 / 6, 5 / 6])
     np.testing.assert_allclose(corner, np.outer(down, across), atol=1e-12)
     # Pixels whose centre is in the region: columns 0 to 8, rows 1 to 4.
-    placed = place(np.ones((1, 1)), (10, 5), (0.4, 0.6, 9.4, 4.6))
+    placed = upsample(np.ones((1, 1)), (10, 5), (0.4, 0.6, 9.4, 4.6))
     np.testing.assert_allclose(placed, np.pad(np.ones((4, 9)), ((1, 0), (0, 1))))
 
 

@@ -75,7 +75,7 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Conf
     assert sorted(torch.cat(read).tolist()) == list(range(6))
     for batch in (first, second):
         assert len(batch.source) == 3
-        paths = [examples[row].path for row in batch.rows.tolist()]
+        paths = [examples[row].source for row in batch.rows.tolist()]
         each = torch.stack([recipe.preprocessing(load_image(path)) for path in paths])
         assert torch.equal(batch.source[batch.photos], each)  # (6, 3, 64, 64)
     # Parts have whole photos, so none is read by two of them, however many there are.

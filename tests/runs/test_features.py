@@ -112,7 +112,7 @@ def test_photos_changed_under_their_name_are_encoded_again(config: Config, capsy
     before = extract_features(recipe_of(config), Processes())["train"]
     old = before.read(range(before.record.rows))
     train, _, _ = read_training(recipe_of(config).data)
-    save_photo(Path(str(train[2].path)), 99, (64, 48))
+    save_photo(Path(str(train[2].source)), 99, (64, 48))
     capsys.readouterr()
     after = extract_features(recipe_of(config), Processes())["train"]
     assert f"encoded again: 1 photo that changed, {train[2].name} the first" in (

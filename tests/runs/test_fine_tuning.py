@@ -71,7 +71,7 @@ def test_a_folder_a_file_of_coco_and_shards_need_no_config(tmp_path: Path) -> No
         train, validation, sentences = read_training(recipe.data)
         assert (len(train), len(validation)) == (6, 2)
         assert "has no splits: 2 of its 8 photos, drawn" in sentences[-1]
-        drawn.append([each.path for each in validation])
+        drawn.append([each.source for each in validation])
         for split, own in (("train", train), ("val", validation)):
             assert read_splits(None, path, splits=[split]) == [own]
     assert drawn[0] == drawn[1]

@@ -21,10 +21,11 @@ from captioner.model_folders import model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_recipe import read_recipe, with_encoder_sections
 from captioner.runs.run import train_run
-from captioner.vision import encoder_config as encoder_configs
+from captioner.vision import families
 from captioner.vision.encoder import Encoder, VGGEncoder, read_weights
-from captioner.vision.encoder_config import EncoderConfig, VGGConfig, encoder_config
+from captioner.vision.encoder_config import EncoderConfig, VGGConfig
 from captioner.vision.encoder_families import build_encoder, make_encoder
+from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
 
 CONFIG = """
@@ -46,8 +47,8 @@ def _patches(monkeypatch: Patch) -> None:
     names: dict[str, Any] = {}
     exec(code.removeprefix("python"), names)
     monkeypatch.setitem(sys.modules, "patches", SimpleNamespace(**names))
-    row = encoder_configs.Family("patches:PatchEncoder", names["PatchConfig"])
-    monkeypatch.setattr(encoder_configs, "FAMILIES", [*encoder_configs.FAMILIES, row])
+    row = families.Family("patches:PatchEncoder", names["PatchConfig"])
+    monkeypatch.setattr(families, "FAMILIES", [*families.FAMILIES, row])
 
 
 def recipe_of(folder: Path, encoder: str, *changes: str) -> CaptioningRecipe:

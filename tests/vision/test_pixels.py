@@ -18,7 +18,7 @@ from photo_samples import encoded, smooth_photo, turned
 from PIL import Image, ImageOps
 
 from captioner.errors import UserError
-from captioner.vision import decoding_process, pixels
+from captioner.vision import decoding_process, images, pixels
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import load_image, original_size
 
@@ -63,7 +63,7 @@ def test_many_scans_are_decoded_elsewhere_and_end_in_time(monkeypatch: pytest.Mo
     first = content.index(b"\xff\xda")
     scan = content[first : content.index(b"\xff", first + 2)]
     pool = DecodingPool(1, seconds=0.5)
-    monkeypatch.setattr(decoding_process, "shared_pool", lambda process_id: pool)
+    monkeypatch.setattr(images, "shared_pool", lambda process_id: pool)
     with pytest.raises(UserError, match=r"^slow\.jpg cannot be decoded: .* 0\.5 s, the limit \(--"):
         load_image(content[:first] + scan * 20_000 + content[first:], name="slow.jpg")
     pool.close()
@@ -161,7 +161,7 @@ def test_a_decoder_ends_with_its_parent_in_the_middle_of_a_photo(work: str, tmp_
     decoder = decoding_process._PROGRAM.replace(
         "; answer_requests()",
         "; import os, pathlib, time; import captioner.vision.decoding_process as process"
-        f"; process.load_image = lambda *_, **__: {note}; answer_requests()",
+        f"; process.load_here = lambda *_, **__: {note}; answer_requests()",
     )
     parent = (
         "import io; from captioner.vision import decoding_process as process; "
