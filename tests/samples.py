@@ -22,9 +22,9 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
 from captioner.caption.config import DecoderConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
-from captioner.cli.descriptions import merged_xmp
 from captioner.data.xmp import Description, XmpPacket
 from captioner.decoding.options import SearchOptions, TranslationSearch
+from captioner.outputs.descriptions import merged_xmp
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
 from captioner.translate.translator import Translator
 from captioner.vision.encoder import VGGEncoder

@@ -20,14 +20,15 @@ EDGES = {
     "caption": "cpu attention text vision decoding render",
     "translate": "cpu attention text decoding render caption",
     "data": "text vision",
+    "outputs": "text vision render caption data",
     "training": "",
     "evaluation": "text vision decoding render caption translate data",
     "runs": "attention text vision decoding render caption translate data training evaluation",
     "serve": "text vision decoding render caption translate",
     "onnx": "cpu attention text vision decoding render caption translate",
     "models": "cpu caption translate onnx",
-    "cli": "text vision decoding render caption translate data training evaluation runs serve onnx "
-    "models",
+    "cli": "text vision decoding render caption translate data outputs training evaluation runs "
+    "serve onnx models",
 }
 """The rooms that each room imports, besides itself and the modules beside the rooms."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.errors import UserError, counted
-from captioner.files import check_writable
+from captioner.files import check_files, check_writable
 from captioner.model_folders import (
     MODEL,
     complete_folder,
@@ -126,7 +126,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
 
 def run_export(arguments: argparse.Namespace) -> None:
     """Export, print the size."""
-    shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
+    check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
     from captioner.onnx.page import has_graphs_for_browsers, write_page
 

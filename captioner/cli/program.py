@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from captioner.errors import CONTROLS, INSTALL, UserError
+from captioner.errors import CONTROLS, INSTALL, UserError, on_a_line
 from captioner.memory_limits import is_memory_error, memory_sentence
 
 TRAINING = ("torch", "torchvision", "safetensors", "yaml", "pycocotools", "onnx", "onnxscript")
@@ -159,8 +159,3 @@ def report(sentence: str, name: str = "captioner") -> None:
     """Print one sentence on standard error, after the program's name, in one piece."""
     sys.stderr.write(f"{name}: {on_a_line(sentence)}\n")
     sys.stderr.flush()
-
-
-def on_a_line(text: str) -> str:
-    """The text with what cannot be printed, which file names may hold, as escape sequences."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

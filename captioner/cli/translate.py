@@ -19,7 +19,7 @@ from captioner.data.example import Problems
 from captioner.data.parallel import text_bytes
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, counted
-from captioner.files import as_utf8, write_json, write_text
+from captioner.files import as_utf8, check_files, write_json, write_text
 from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _AlignmentWriter:
         self._items: list[Any] = []  # Records, or titles with alignments.
         check_suffix(self._path, (*_ONE_FILE, *PICTURE_SUFFIXES))
         paths = [self._path] if self._suffix in _ONE_FILE else [self._picture(1), self._picture(2)]
-        shared.check_files([("--alignment", str(path)) for path in paths], overwrite)
+        check_files([("--alignment", str(path)) for path in paths], overwrite)
 
     def add(self, number: int, line: str, error: str, translation: Translation) -> None:
         """Collect the alignment of a line, or draw it. error: why the line could not be read."""

@@ -60,6 +60,8 @@ class Description:
     """A caption on one line, its language tag and its confidence, and English keywords.
 
     by_person: whether a person wrote the caption; then it is not marked as captioner's.
+    keywords_only: whether a person describes the photo, here or elsewhere: only keywords are
+        written, and the description that captioner wrote is withdrawn.
     """
 
     caption: str
@@ -67,6 +69,7 @@ class Description:
     language: str = "en"
     confidence: float | None = None
     by_person: bool = False
+    keywords_only: bool = False
 
 
 class Merged(NamedTuple):
@@ -122,7 +125,6 @@ class XmpPacket:
     def merge(
         self,
         description: Description,
-        is_described: bool = False,
         iptc_keywords: Sequence[str] = (),
         overwrite: bool = False,
     ) -> Merged:
@@ -132,18 +134,18 @@ class XmpPacket:
         description unless `overwrite`. Words of a person, wherever they describe the photo, are
         replaced; see `_describe`.
 
-        is_described: by a person, here or elsewhere: only keywords are set, and the description
-            that captioner wrote is withdrawn. iptc_keywords: beside the packet in a photo.
+        iptc_keywords: beside the packet in a photo.
         """
         replaced: list[str] = []
         is_taken_out = not overwrite and self._is_taken_out()
-        if is_described and not is_taken_out:
+        if description.keywords_only and not is_taken_out:
             self._withdraw()
         elif not is_taken_out:
             replaced = self._describe(description)
         keywords = self._set_keywords(description.keywords, iptc_keywords)
         confidence = self._property(f"{_OWN}confidence")
-        if is_described or is_taken_out or description.confidence is None:
+        is_described = description.keywords_only or is_taken_out
+        if is_described or description.confidence is None:
             confidence.getparent().remove(confidence)
         else:
             confidence.text = f"{description.confidence:.2f}"

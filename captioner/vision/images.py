@@ -98,6 +98,7 @@ def load_image(
     name: str | None = None,
     sufficient_side: int | None = None,
     permit: Permit | None = None,
+    decoding_seconds: float | None = None,
 ) -> Image.Image:
     """Load a photo upright, in RGB, as a new image without metadata.
 
@@ -110,6 +111,7 @@ def load_image(
     sufficient_side: divide width and height by the largest integer that leaves the shorter side at
         least so many pixels, or the longer at most 16 times as many; JPEG is decoded to fewer,
         which is much faster. See `original_size`.
+    decoding_seconds: limit for another process; 20 by default.
     permit: in a decoding process, waits until the budget allows the bytes that decoding takes.
     """
     name = photo_name(source) if name is None else name
@@ -130,7 +132,7 @@ def load_image(
                 if isinstance(source, (str, os.PathLike)):
                     content = os.path.abspath(os.fsdecode(source))
                 options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
-                return shared_pool(os.getpid()).load(content, name, **options)
+                return shared_pool(os.getpid()).load(content, name, decoding_seconds, **options)
             hold = permit or BUDGET.hold
             with hold(held + file.seek(0, os.SEEK_END)):
                 if image.format == "PNG":

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from samples import CAPTION, Output, xmp_packet
 
-from captioner.cli.descriptions import merged_xmp
 from captioner.cli.main import main
 from captioner.data.xmp import Description, XmpPacket, sidecars, words_of_person
+from captioner.outputs.descriptions import merged_xmp
 
 MINE = "Market day"
 DESCRIBED = xmp_packet(f"<dc:description>{MINE}</dc:description>")
