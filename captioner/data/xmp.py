@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, product
-from os.path import isfile
+from os.path import isfile, lexists
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +62,7 @@ class Description:
     by_person: whether a person wrote the caption; then it is not marked as captioner's.
     keywords_only: whether a person describes the photo, here or elsewhere: only keywords are
         written, and the description that captioner wrote is withdrawn.
+    overwrite: whether it replaces the words of a person, or comes back where one took it out.
     """
 
     caption: str
@@ -70,6 +71,7 @@ class Description:
     confidence: float | None = None
     by_person: bool = False
     keywords_only: bool = False
+    overwrite: bool = False
 
 
 class Merged(NamedTuple):
@@ -122,22 +124,17 @@ class XmpPacket:
         """The texts that captioner wrote as `description`, or as `subject`, which is keywords."""
         return _texts(self._items(_OWN + name))
 
-    def merge(
-        self,
-        description: Description,
-        iptc_keywords: Sequence[str] = (),
-        overwrite: bool = False,
-    ) -> Merged:
+    def merge(self, description: Description, iptc_keywords: Sequence[str] = ()) -> Merged:
         """Set `dc:description`, which is the default for all languages, and `dc:subject`.
 
         What captioner wrote and a person took out is not written again: keywords one by one, the
-        description unless `overwrite`. Words of a person, wherever they describe the photo, are
+        description unless it overwrites. Words of a person, wherever they describe the photo, are
         replaced; see `_describe`.
 
         iptc_keywords: beside the packet in a photo.
         """
         replaced: list[str] = []
-        is_taken_out = not overwrite and self._is_taken_out()
+        is_taken_out = not description.overwrite and self._is_taken_out()
         if description.keywords_only and not is_taken_out:
             self._withdraw()
         elif not is_taken_out:
@@ -331,6 +328,13 @@ def sidecars(photo: Path, names: Spellings = spellings) -> list[list[Path]]:
     return places
 
 
+def read_sidecar(path: Path) -> XmpPacket:
+    """The packet of an XMP file; a new one if there is none."""
+    with refuse_os_errors(f"cannot read {path}"):
+        content = path.read_bytes() if lexists(path) else None
+    return XmpPacket(content, str(path))
+
+
 def photo_descriptions(
     photo: Path, names: Spellings = spellings
 ) -> Iterator[tuple[str, str, bool]]:
@@ -340,8 +344,7 @@ def photo_descriptions(
     names: see `sidecars`.
     """
     for sidecar in filter(isfile, chain(*sidecars(photo, names))):
-        with refuse_os_errors(f"cannot read {sidecar}"):
-            packet = XmpPacket(sidecar.read_bytes(), str(sidecar))
+        packet = read_sidecar(sidecar)
         own_texts = packet.own_texts("description")
         for text in packet.descriptions:
             yield "with an XMP sidecar", text, text in own_texts

@@ -13,21 +13,14 @@ from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import Caption
-from captioner.data.xmp import (
-    Description,
-    Merged,
-    XmpPacket,
-    sidecars,
-    spellings,
-    words_of_person,
-)
+from captioner.data.xmp import Description, read_sidecar, sidecars, spellings, words_of_person
 from captioner.errors import UserError, counted, on_a_line
 from captioner.model_folders import DEMO_PHOTO
 from captioner.outputs.embedding import TEMPORARY, Embedder
 from captioner.outputs.lines import formatted_caption
 from captioner.outputs.options import OutputOptions
 from captioner.text.languages import ENGLISH, is_noun
-from captioner.vision.images import ImageSource, Report
+from captioner.vision.images import ImageSource, Report, ignore
 
 _OPTION = "--overwrite-descriptions"
 SHARED = "the file beside it would be of another photo, too, and was not written"
@@ -59,6 +52,7 @@ class Descriptions:
             raise UserError(f"--embed needs exiftool; see {where}")
         self._options = options
         self._report = report
+        self._say = ignore if options.quiet else report
         self._embedder = Embedder(options.decoding_seconds)
         self._notes: Counter[str] = Counter()
         self._names = cache(spellings)
@@ -98,14 +92,14 @@ class Descriptions:
         if not places:
             self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
             return Written()
-        description = _description(caption, by_person)
+        description = self._description(caption, by_person)
         kept, problems = "", []
         try:
             kept = self._words_kept(photo, description)
         except UserError as error:  # The unreadable part may be a person's words.
             problems.append(str(error))
             places = [place for place in places if place[0] == "text"]
-        line = on_a_line(caption.text)
+        line = description.caption
         if form := self._options.format:
             line = formatted_caption(form, photo, caption).removesuffix("\n")
         if kept:
@@ -139,9 +133,18 @@ class Descriptions:
         if self._options.text:
             yield "text", files.existing_path(path.with_suffix(".txt"))
 
+    def _description(self, caption: Caption, by_person: bool) -> Description:
+        # Keywords are English nouns; doubt is one, for photo managers to search by.
+        words = dict.fromkeys((caption.original or caption).words)
+        keywords = [*filter(is_noun, words), *filter(None, [caption.doubt])]
+        confidence = None if by_person else caption.shown_confidence
+        text, language = on_a_line(caption.text), caption.language or ENGLISH
+        overwrite = self._options.overwrite_descriptions
+        return Description(text, keywords, language, confidence, by_person, overwrite=overwrite)
+
     def _words_kept(self, photo: str, description: Description) -> str:
         """The description of a photo by a person that stays, unless it is the caption."""
-        if self._options.overwrite_descriptions or not (self._options.xmp or self._options.embed):
+        if description.overwrite or not (self._options.xmp or self._options.embed):
             return ""
         words = words_of_person(Path(photo), names=self._names)
         return "" if words == description.caption else words
@@ -153,13 +156,11 @@ class Descriptions:
         if option == "text":
             return self._write_text(path, line)
         if option == "embed":
-            is_dry = self._options.dry_run
-            merged = self._embedder.embed(
-                path, description, self._options.overwrite_descriptions, is_dry
-            )
+            merged = self._embedder.embed(path, description, self._options.dry_run)
         else:
-            content, merged = merged_xmp(path, description, self._options.overwrite_descriptions)
-            self._replace(path, content)
+            packet = read_sidecar(path)
+            merged = packet.merge(description)
+            self._replace(path, packet.as_file())
         if merged.is_taken_out and not description.keywords_only:
             self._say(f"{path}: a person took its caption out; {_OPTION} writes it again")
         is_described = description.keywords_only or merged.is_taken_out
@@ -202,36 +203,11 @@ class Descriptions:
             self._say(f"{path}: {_OPTION} replaces {words}; a copy: {copy}")
             self._notes["files in which words of people are replaced"] += 1
 
-    def _say(self, sentence: str) -> None:
-        if not self._options.quiet:
-            self._report(sentence)
-
     def close(self) -> None:
         """End exiftool, and report what was left out."""
         self._embedder.close()
         for note, number in self._notes.items():
             self._say(f"{note}: {number:,}")
-
-
-def _description(caption: Caption, by_person: bool) -> Description:
-    # Keywords are English nouns; doubt is one, for photo managers to search by.
-    words = dict.fromkeys((caption.original or caption).words)
-    keywords = [word for word in words if is_noun(word)]
-    keywords += [caption.doubt] if caption.doubt else []
-    confidence = None if by_person else caption.shown_confidence
-    language = caption.language or ENGLISH
-    return Description(on_a_line(caption.text), keywords, language, confidence, by_person)
-
-
-def merged_xmp(
-    path: Path, description: Description, overwrite: bool = False
-) -> tuple[bytes, Merged]:
-    """The content of an XMP file with the description merged in; see `XmpPacket.merge`."""
-    with files.refuse_os_errors(f"cannot read {path}"):
-        content = path.read_bytes() if os.path.lexists(path) else None
-    packet = XmpPacket(content, str(path))
-    merged = packet.merge(description, overwrite=overwrite)
-    return packet.as_file(), merged
 
 
 def _free_path(path: Path) -> Path:

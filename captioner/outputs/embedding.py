@@ -43,9 +43,7 @@ class Embedder:
         self._decoding_seconds = decoding_seconds
         self._exiftool: subprocess.Popen[str] | None = None
 
-    def embed(
-        self, photo: Path, description: Description, overwrite: bool = False, is_dry: bool = False
-    ) -> Merged:
+    def embed(self, photo: Path, description: Description, is_dry: bool = False) -> Merged:
         """Write the description into a photo: all else stays as it is, pixels and date as well.
 
         is_dry: do all but replace the photo.
@@ -57,7 +55,7 @@ class Embedder:
         if len(packets) > 1:
             raise UserError(f"{photo} has XMP in several parts; --xmp writes beside it")
         packet = XmpPacket(next(iter(packets), None), f"the XMP of {photo}")
-        merged, changes = _merge(packet, iptc, description, overwrite)
+        merged, changes = _merge(packet, iptc, description)
         if not packets:  # Nothing that exiftool alone sees is replaced.
             changes += ["-if", "not $XMP"]
         problem = f"cannot embed the caption in {photo}"
@@ -90,8 +88,9 @@ class Embedder:
         command = ["-q", "-q", *changes, f"{photo}"]
         if any("\n" in argument for argument in command):
             return "its name has a line break"
-        if self._exiftool is None or self._exiftool.poll() is not None:
-            self._exiftool = subprocess.Popen(
+        exiftool = self._exiftool
+        if exiftool is None or exiftool.poll() is not None:
+            exiftool = self._exiftool = subprocess.Popen(
                 ["exiftool", "-stay_open", "True", "-@", "-"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -101,16 +100,16 @@ class Embedder:
                 start_new_session=True,  # Ctrl-C is for captioner.
                 preexec_fn=_end_with_parent(),
             )
-        assert self._exiftool.stdin is not None
-        assert self._exiftool.stdout is not None
+        assert exiftool.stdin is not None
+        assert exiftool.stdout is not None
         seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
-        limit = Timer(seconds, self._exiftool.kill)
+        limit = Timer(seconds, exiftool.kill)
         limit.start()
         with suppress(OSError):  # One that died prints nothing either.
-            self._exiftool.stdin.write("\n".join([*command, "-echo3", _READY, "-execute", ""]))
-            self._exiftool.stdin.flush()
+            ends = ("-echo3", _READY, "-execute")
+            print(*command, *ends, sep="\n", file=exiftool.stdin, flush=True)
         lines: list[str] = []
-        for line in self._exiftool.stdout:
+        for line in exiftool.stdout:
             if line == f"{_READY}\n":
                 limit.cancel()
                 return "".join(lines).strip()
@@ -129,7 +128,7 @@ def _end_with_parent() -> Callable[[], object] | None:
 
 
 def _merge(
-    packet: XmpPacket, iptc: IptcTexts | None, description: Description, overwrite: bool
+    packet: XmpPacket, iptc: IptcTexts | None, description: Description
 ) -> tuple[Merged, list[str]]:
     """Merge the description into the packet; returns the changes of IPTC, as exiftool's options.
 
@@ -139,14 +138,14 @@ def _merge(
     """
     keywords = (iptc or {}).get(IPTC_KEYWORDS, [])
     own_keywords, own_texts = packet.own_texts("subject"), packet.own_texts("description")
-    merged = packet.merge(description, keywords, overwrite)
+    merged = packet.merge(description, keywords)
     if iptc is None:
         return merged, []
     caption = "\n".join(iptc.get(IPTC_CAPTION, []))
     changes = [] if iptc else ["-CodedCharacterSet=UTF8"]  # Old texts are not recoded.
     if description.keywords_only or merged.is_taken_out:
         changes += ["-IPTC:Caption-Abstract="] if caption in own_texts else []
-    elif overwrite or caption or not (iptc and own_texts):
+    elif description.overwrite or caption or not (iptc and own_texts):
         changes.append(f"-IPTC:Caption-Abstract={description.caption}")
         if not caption:
             changes += ["-if", "not $IPTC:Caption-Abstract"]

@@ -5,7 +5,7 @@ import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import IO
@@ -13,12 +13,9 @@ from typing import IO
 from captioner import files
 from captioner.errors import UserError, counted
 from captioner.outputs.options import PLACES, OutputOptions
-from captioner.outputs.records import SAVED, Record, file_state, is_by_person
+from captioner.outputs.records import SAVED, Record, is_by_person, is_unchanged
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, Report
-from captioner.vision.shards import source_status
-
-NameOf = Callable[[Record], str]
 
 _LONGEST_LINE = 2**26  # Bytes; a file of zeros would fill the memory.
 _BEGINNING = b'{"image": '  # Of a line.
@@ -53,15 +50,20 @@ class JsonLines:
             if not os.path.exists(self._path):
                 self._append("")
             return
-        self._check(origin)
         gone: dict[str, int] = {}
-        for record in self._rewrite(self._names(photos)):
+        undigested = 0
+        check = partial(self._check_origin, origin)
+        for record in self._rewrite(self._names(photos), check):
             photo = record["image"]
             if "error" in record and "by" not in record:
                 continue
+            undigested += "digest" not in record
             if photo not in photos and not any(map(_exists, (photo, self._from_table(photo)))):
                 gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
             yield record
+        if undigested:
+            old = f"{counted(undigested, 'record')} of an older version"
+            self._report(f"{self._path} keeps {old}, without a digest of weights")
         if gone:
             count = counted(len(gone), "record")
             files_left = counted(sum(gone.values()), "file")
@@ -75,13 +77,25 @@ class JsonLines:
         if self.is_resumed:
             deque(self._rewrite(), maxlen=0)
 
-    def _rewrite(self, name_of: NameOf = itemgetter("image")) -> Iterator[Record]:
-        """Write the file anew: each photo's last record, which is yielded, or else a person's."""
+    def _rewrite(
+        self,
+        name_of: Callable[[Record], str] = itemgetter("image"),
+        check: Callable[[Record], object] = bool,
+    ) -> Iterator[Record]:
+        """Write the file anew: each photo's last record, which is yielded, or else a person's.
+
+        name_of: the name that a record's photo gets. check: refuses records before that.
+        """
         last: dict[str, tuple[bool, int]] = {}
+        number = 0
         for number, _, record in self._lines():
             if record:
+                check(record)
                 name, place = name_of(record), (is_by_person(record), number)
                 last[name] = max(last.get(name, place), place)
+        if number and not last:
+            what = "holds no results of `captioner caption`; give another file"
+            raise UserError(f"--jsonl {self._path} {what}")
         kept = {number for _, number in last.values()}
         with files.atomic_path(self._path) as temporary, _opened(temporary, "w") as file:
             for number, line, record in self._lines():
@@ -109,23 +123,9 @@ class JsonLines:
             file.write(text)
         self._mode = "a"
 
-    def _check(self, origin: Record) -> None:
-        """Refuse a file without records, and records of another origin; report old ones."""
-        lines = ours = undigested = 0
-        for _, _, record in self._lines():
-            lines += 1
-            ours += record is not None
-            if record and "error" not in record:
-                self._check_origin(record, origin)
-                undigested += "digest" not in record
-        if lines and not ours:
-            what = "holds no results of `captioner caption`; give another file"
-            raise UserError(f"--jsonl {self._path} {what}")
-        if undigested:
-            old = f"{counted(undigested, 'record')} of an older version"
-            self._report(f"{self._path} keeps {old}, without a digest of weights")
-
-    def _check_origin(self, record: Record, origin: Record) -> None:
+    def _check_origin(self, origin: Record, record: Record) -> None:
+        if "error" in record:
+            return
         options = self._options
         was = {**record.get("search", {}), **record, "language": record.get("language") or ENGLISH}
         now = {**options.search, **origin, "language": options.language or ENGLISH}
@@ -138,31 +138,24 @@ class JsonLines:
                 f"{_named(now, differing)}: give another file, or --resume-any"
             )
 
-    def _names(self, photos: Mapping[str, ImageSource]) -> NameOf:
+    def _names(self, photos: Mapping[str, ImageSource]) -> Callable[[Record], str]:
         """Finds a record's photo also by another spelling, or from another working folder."""
         by_path, by_file = {}, defaultdict(list)
         for photo in photos:
             by_path[files.real_path(photo)] = photo
             by_file[os.path.basename(photo)].append(photo)
 
-        @cache
-        def other_name(name: str, size: object, modified: object) -> str:
-            if _exists(name):
-                return by_path.get(files.real_path(name), name)
+        def name_of(record: Record) -> str:
+            name: str = record["image"]
+            if name in photos or _exists(name):
+                return name if name in photos else by_path.get(files.real_path(name), name)
             if found := by_path.get(files.real_path(self._from_table(name))):
                 return found
-            state = {"bytes": size, "modified": modified}
             moved = [
                 photo for photo in by_file[os.path.basename(name)] if is_same_path(name, photo)
             ]
-            moved = [photo for photo in moved if file_state(source_status(photos[photo])) == state]
+            moved = [photo for photo in moved if is_unchanged(photos[photo], record)]
             return moved[0] if len(moved) == 1 else name
-
-        def name_of(record: Record) -> str:
-            name: str = record["image"]
-            if name in photos:
-                return name
-            return other_name(name, record.get("bytes"), record.get("modified"))
 
         return name_of
 

@@ -20,7 +20,15 @@ from captioner.outputs.drawings import Drawings
 from captioner.outputs.embedding import mend_torn
 from captioner.outputs.json_lines import JsonLines, is_same_path
 from captioner.outputs.options import OutputOptions
-from captioner.outputs.records import TYPES, Record, file_state, origin_of, records_csv, rows_of
+from captioner.outputs.records import (
+    TYPES,
+    Record,
+    file_state,
+    is_unchanged,
+    origin_of,
+    records_csv,
+    rows_of,
+)
 from captioner.render.page import PageItem, save_html
 from captioner.tables import AddRows, parquet_table, pyarrow_library
 from captioner.text.tokenizer import tokenize
@@ -67,8 +75,9 @@ class Outputs:
         self._options = options
         self._photos = photos
         shards = {photo.shard for photo in photos.values() if isinstance(photo, ShardMember)}
-        self._shards = {shard: source_status(shard) for shard in shards}  # When they were listed.
-        self._embedded: set[tuple[int, int]] = set()  # The states of photos after that.
+        # When they were listed.
+        self._shards = {shard: file_state(source_status(shard)) for shard in shards}
+        self._embedded: set[tuple[object, ...]] = set()  # The states of photos after that.
         self._records: list[Record] = []
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
@@ -120,27 +129,23 @@ class Outputs:
 
         The caption of the result is that of a record by a person, where there is one.
         """
+        loaded, problems = None, []
+        if self.workers and isinstance(item, Caption) and item.words:
+            try:
+                loaded = self._drawings.on_photo(item)
+            except UserError as error:
+                problems = [str(error)]
         item = self._checked(item)
         if isinstance(item, Failed):
             return Drawn(item)
         record = self._by_person.get(item.name or "")
-        shown = _in_words_of(record, item) if record else item
-        if not (self.workers and item.words):
-            return Drawn(shown)
-        try:
-            caption = self._drawings.on_photo(item)
-        except UserError as error:
-            return Drawn(shown, problems=[str(error)])
-        item = self._checked(item)
-        if isinstance(item, Failed):
-            return Drawn(item)
-        page = None
-        if self._options.html:
-            page = self._drawings.page_item(caption, shown.text if record else "")
-        written, problems = {}, []
-        if item.name not in self.finished:
-            written, problems = self._drawings.write(caption)
-        return Drawn(shown, written, problems, page)
+        drawn = Drawn(_in_words_of(record, item) if record else item, problems=problems)
+        if loaded and item.name not in self.finished:
+            drawn = Drawn(drawn.item, *self._drawings.write(loaded))
+        if loaded and self._options.html:
+            by_person = str(drawn.item) if record else ""
+            drawn = drawn._replace(page=self._drawings.page_item(loaded, by_person))
+        return drawn
 
     def add(self, drawn: Drawn) -> str:
         """Write what is beside a photo and its JSON line; collect its record for the tables.
@@ -187,12 +192,12 @@ class Outputs:
             record["files"] = all_written
         if error:
             record["error"] = error
-        status = self._status_read(item)
-        if status is None or "embed" in written:
-            status = source_status(self._photos.get(name, name))
-        if "embed" in written and status:
-            self._embedded.add(_state(status))
-        return record | file_state(status)
+        state = self._state_read(item)
+        if not state or "embed" in written:
+            state = file_state(source_status(self._photos.get(name, name)))
+        if "embed" in written and state:
+            self._embedded.add((*state.values(),))
+        return record | state
 
     def summary(self) -> str:
         """How many photos were captioned, and how many were not; each counts once."""
@@ -239,33 +244,30 @@ class Outputs:
     def _is_finished(self, photo: str, record: Record) -> bool:
         """Whether the photo has the size and time of its record, and its files are there."""
         written = record.get("files", {})
-        state = file_state(source_status(self._photos[photo])).items()
         wanted = [*self._drawings.files(photo)]
         if record.get("caption"):
             confidence = 1.0 if "by" in record else record.get("confidence")
             wanted += self._descriptions.files(photo, confidence)
-        is_unchanged = bool(state) and state <= record.items()
-        return is_unchanged and all(
+        return is_unchanged(self._photos[photo], record) and all(
             option in written and is_same_path(written[option], path) and os.path.exists(path)
             for option, path in wanted
         )
 
-    def _status_read(self, item: Caption | Failed) -> os.stat_result | None:
-        """The status of a photo's file, or of its shard, before the photo was read."""
+    def _state_read(self, item: Caption | Failed) -> Record:
+        """The state of a photo's file, or of its shard, before the photo was read."""
         source = self._photos.get(item.name or "")
         if isinstance(source, ShardMember):
             return self._shards[source.shard]
-        return item.status if isinstance(item, Caption) else None
+        return file_state(item.status) if isinstance(item, Caption) else {}
 
     def _checked(self, item: Caption | Failed) -> Caption | Failed:
         """The item; a failure if another program changed the photo after it was read."""
-        before = self._status_read(item)
-        if isinstance(item, Failed) or before is None or item.name is None:
+        name, before = item.name or "", self._state_read(item)
+        now = file_state(source_status(self._photos.get(name)))
+        is_as_read = now == before or (*now.values(),) in self._embedded
+        if isinstance(item, Failed) or not before or is_as_read:
             return item
-        now = source_status(self._photos.get(item.name))
-        if now and (_state(now) == _state(before) or _state(now) in self._embedded):
-            return item
-        return _Changed(item.name, f"{item.name} changed while it was captioned; caption it again")
+        return _Changed(name, f"{name} changed while it was captioned; caption it again")
 
 
 def _in_words_of(record: Record, caption: Caption) -> Caption:
@@ -275,10 +277,6 @@ def _in_words_of(record: Record, caption: Caption) -> Caption:
     original = caption.language and replace(caption, words=())  # Keywords are English.
     caption = replace(caption, text=text, words=words, original=original or None, alternatives=())
     return replace(caption, confidence=1.0, sure=None)
-
-
-def _state(status: os.stat_result) -> tuple[int, int]:
-    return status.st_size, status.st_mtime_ns
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from captioner.model_folders import model_folder, weights_digest
 from captioner.outputs.options import PLACES, OutputOptions
 from captioner.schema import Text, plain_type, to_mapping
 from captioner.tables import csv_text
+from captioner.vision.shards import source_status
 
 Record = dict[str, Any]
 """A photo's `image`, `Caption.to_dict`, `files`, `origin_of`, `file_state`, or `error`."""
@@ -82,6 +83,12 @@ def file_state(status: os.stat_result | None) -> Record:
     except (ValueError, OverflowError, OSError):  # Its years are 1 to 9999.
         changed = f"@{status.st_mtime}"  # Seconds since 1970, as `date -d` reads them.
     return {"bytes": status.st_size, "modified": changed}
+
+
+def is_unchanged(source: object, record: Record) -> bool:
+    """Whether a photo's file or shard has the size and time of change of a record."""
+    state = file_state(source_status(source))
+    return bool(state) and state.items() <= record.items()
 
 
 def origin_of(options: OutputOptions) -> Record:

@@ -46,11 +46,7 @@ class DecodingPool:
             self._idle.put(decoder)
 
     def load(
-        self,
-        source: BinaryIO | str,
-        name: str,
-        seconds: float | None = None,
-        **options: int | None,
+        self, source: BinaryIO | str, name: str, seconds: float | None = None, **options: int | None
     ) -> Image.Image:
         """Load a photo as `load_image` does, in the next idle process.
 

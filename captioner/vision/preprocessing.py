@@ -80,13 +80,14 @@ class Preprocessing(Config):
         return shares
 
     def load(
-        self, source: ImageSource, name: str | None = None, decoding_seconds: float | None = None
+        self, source: ImageSource, name: str | None = None, seconds: float | None = None
     ) -> Image.Image:
-        """Load a photo with only as many pixels as needed: 2 MB for 12 megapixels, not 36 MB."""
+        """Load a photo with only as many pixels as needed: 2 MB for 12 megapixels, not 36 MB.
+
+        seconds: the `decoding_seconds` of `load_image`.
+        """
         side = self.sufficient_side
-        return load_image(
-            source, name=name, sufficient_side=side, decoding_seconds=decoding_seconds
-        )
+        return load_image(source, name=name, sufficient_side=side, decoding_seconds=seconds)
 
     @property
     def sufficient_side(self) -> int:

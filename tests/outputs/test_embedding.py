@@ -84,7 +84,7 @@ def test_words_by_somebody_stay(tmp_path: Path, embedder: Embedder) -> None:
     assert found.items() >= kept.items()
     assert "XMP-dc:Description" not in found
     for replaced in (["Unser Rex"], []):
-        assert embedder.embed(photo, CAT, overwrite=True).replaced == replaced
+        assert embedder.embed(photo, replace(CAT, overwrite=True)).replaced == replaced
         assert exiftool(photo)["IPTC:Caption-Abstract"] == "a cat"
         assert packet_in(photo).own_texts("before_Caption-Abstract") == ["Unser Rex"]
 
@@ -109,7 +109,7 @@ def test_a_copy_has_no_control_characters(tmp_path: Path, embedder: Embedder) ->
     photo = save_noise(tmp_path / "a.jpg")
     edit = "-IPTC:Caption-Abstract=Unser\x01Rex"
     subprocess.run(["exiftool", "-q", "-overwrite_original", edit, photo], check=True)
-    embedder.embed(photo, CAT, overwrite=True)
+    embedder.embed(photo, replace(CAT, overwrite=True))
     assert packet_in(photo).own_texts("before_Caption-Abstract") == ["UnserRex"]
 
 
@@ -127,7 +127,7 @@ def test_what_a_person_took_out_does_not_come_back(tmp_path: Path, embedder: Emb
             assert found["IPTC:Keywords"] == "boat"
             assert "IPTC:Caption-Abstract" not in found
     assert "XMP-dc:Description" not in found
-    assert embedder.embed(iptc, CAT, overwrite=True).replaced == []
+    assert embedder.embed(iptc, replace(CAT, overwrite=True)).replaced == []
     assert exiftool(iptc)["IPTC:Caption-Abstract"] == "a cat"
 
 
