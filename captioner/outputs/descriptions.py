@@ -63,7 +63,8 @@ class Descriptions:
             for _, path in places:
                 owners[path].setdefault(files.real_path(photo), photo)
         self._shared = {path: [*of.values()] for path, of in owners.items() if len(of) > 1}
-        for path, of in [*self._shared.items()][:1]:
+        if self._shared:
+            path, of = next(iter(self._shared.items()))
             not_written = f"{counted(len(self._shared), 'file')} not written"
             example = f"such as {path} of {' and of '.join(of)}"
             hint = ", or give --xmp-for digikam" if options.xmp == "lightroom" else ""

@@ -45,12 +45,8 @@ class Drawings:
                 is_file = suffix and names_a_file(path)
                 yield option, Path(path) if is_file else Path(path, name + suffix)
 
-    def write(self, caption: Caption) -> tuple[dict[str, str], list[str]]:
-        """Write `files`; returns their paths by option, and why any failed."""
-        write = partial(self._write, caption=caption)
-        return files.write_each(self.files(caption.name or ""), write)
-
-    def _write(self, option: str, path: Path, caption: Caption) -> None:
+    def write(self, caption: Caption, option: str, path: Path) -> None:
+        """Write one of the `files` of a caption on its photo."""
         strength = self._options.strength
         if option == "overlay":
             caption.overlay(path, _title(caption), strength)

@@ -5,7 +5,6 @@ import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import IO
@@ -16,6 +15,8 @@ from captioner.outputs.options import PLACES, OutputOptions
 from captioner.outputs.records import SAVED, Record, is_by_person, is_unchanged
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, Report
+
+NameOf = Callable[[Record], str]
 
 _LONGEST_LINE = 2**26  # Bytes; a file of zeros would fill the memory.
 _BEGINNING = b'{"image": '  # Of a line.
@@ -52,8 +53,7 @@ class JsonLines:
             return
         gone: dict[str, int] = {}
         undigested = 0
-        check = partial(self._check_origin, origin)
-        for record in self._rewrite(self._names(photos), check):
+        for record in self._rewrite(self._names(photos, origin)):
             photo = record["image"]
             if "error" in record and "by" not in record:
                 continue
@@ -77,20 +77,15 @@ class JsonLines:
         if self.is_resumed:
             deque(self._rewrite(), maxlen=0)
 
-    def _rewrite(
-        self,
-        name_of: Callable[[Record], str] = itemgetter("image"),
-        check: Callable[[Record], object] = bool,
-    ) -> Iterator[Record]:
+    def _rewrite(self, name_of: NameOf = itemgetter("image")) -> Iterator[Record]:
         """Write the file anew: each photo's last record, which is yielded, or else a person's.
 
-        name_of: the name that a record's photo gets. check: refuses records before that.
+        name_of: gives the name that a record's photo gets, or refuses the record.
         """
         last: dict[str, tuple[bool, int]] = {}
         number = 0
         for number, _, record in self._lines():
             if record:
-                check(record)
                 name, place = name_of(record), (is_by_person(record), number)
                 last[name] = max(last.get(name, place), place)
         if number and not last:
@@ -123,9 +118,7 @@ class JsonLines:
             file.write(text)
         self._mode = "a"
 
-    def _check_origin(self, origin: Record, record: Record) -> None:
-        if "error" in record:
-            return
+    def _check_origin(self, record: Record, origin: Record) -> None:
         options = self._options
         was = {**record.get("search", {}), **record, "language": record.get("language") or ENGLISH}
         now = {**options.search, **origin, "language": options.language or ENGLISH}
@@ -138,8 +131,11 @@ class JsonLines:
                 f"{_named(now, differing)}: give another file, or --resume-any"
             )
 
-    def _names(self, photos: Mapping[str, ImageSource]) -> Callable[[Record], str]:
-        """Finds a record's photo also by another spelling, or from another working folder."""
+    def _names(self, photos: Mapping[str, ImageSource], origin: Record) -> NameOf:
+        """Finds a record's photo also by another spelling, or from another working folder.
+
+        Refuses a caption of another origin.
+        """
         by_path, by_file = {}, defaultdict(list)
         for photo in photos:
             by_path[files.real_path(photo)] = photo
@@ -147,8 +143,12 @@ class JsonLines:
 
         def name_of(record: Record) -> str:
             name: str = record["image"]
-            if name in photos or _exists(name):
-                return name if name in photos else by_path.get(files.real_path(name), name)
+            if "error" not in record:
+                self._check_origin(record, origin)
+            if name in photos:
+                return name
+            if _exists(name):
+                return by_path.get(files.real_path(name), name)
             if found := by_path.get(files.real_path(self._from_table(name))):
                 return found
             moved = [

@@ -141,7 +141,9 @@ class Outputs:
         record = self._by_person.get(item.name or "")
         drawn = Drawn(_in_words_of(record, item) if record else item, problems=problems)
         if loaded and item.name not in self.finished:
-            drawn = Drawn(drawn.item, *self._drawings.write(loaded))
+            wanted = self._drawings.files(loaded.name or "")
+            written = files.write_each(wanted, partial(self._drawings.write, loaded))
+            drawn = Drawn(drawn.item, *written)
         if loaded and self._options.html:
             by_person = str(drawn.item) if record else ""
             drawn = drawn._replace(page=self._drawings.page_item(loaded, by_person))
