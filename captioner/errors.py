@@ -48,3 +48,8 @@ def did_you_mean(names: Sequence[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """A count with its noun: "1 photo", "2,000 photos"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def on_a_line(text: str) -> str:
+    """The text with what cannot be printed, which file names may hold, as escape sequences."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -15,7 +15,7 @@ import unicodedata
 import uuid
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -328,6 +328,33 @@ def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
     with refuse_os_errors(f"{what} cannot write into folder {existing}"):
         # Some folders, such as /proc, take no files despite their permissions.
         tempfile.TemporaryFile(dir=existing).close()
+
+
+def check_files(
+    paths: Sequence[tuple[str, str]], overwrite: bool, folders: Sequence[str] = ()
+) -> None:
+    """Raise `UserError` for an output that is there, unless `overwrite`, or cannot be written.
+
+    paths: with the options that name them. folders: the options that name folders. Empty
+    files and folders, devices and pipes are written to.
+    """
+    owners: dict[str, str] = {}
+    for option, path in paths:
+        if not path:
+            raise UserError(f"{option} is empty; it should name a file")
+        if owners.setdefault(real_path(path), option) != option:
+            raise UserError(f"{path} is for {owners[real_path(path)]} and {option}; name two files")
+        is_there = os.path.isfile(path) and os.path.getsize(path) > 0
+        if option in folders and os.path.isfile(path):
+            raise UserError(f"{option} {path} is a file, not a folder")
+        elif option in folders:
+            is_there = os.path.isdir(path) and bool(os.listdir(path))
+        elif os.path.isdir(path):
+            raise UserError(f"{option} {path} is a folder, not a file")
+        if is_there and not overwrite:
+            raise UserError(f"{option} {path} exists; --overwrite replaces it")
+    for folder, option in {os.path.dirname(path): option for option, path in paths}.items():
+        check_writable(option, folder)
 
 
 def write_each(

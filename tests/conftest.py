@@ -112,6 +112,17 @@ def tiny_model(tmp_path: Path, tiny_captioner: Any) -> Path:
 
 
 @pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the model `tiny-model` and the photos a.png and b.png."""
+    from samples import save_photo
+
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("a.png", "b.png")):
+        save_photo(tmp_path / name, number)
+    return tmp_path
+
+
+@pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs the program on what it refuses with exit code 2; gives its one sentence."""
 

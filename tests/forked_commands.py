@@ -103,9 +103,9 @@ def _run_here(job: dict[str, Any]) -> None:
 
 def _serve() -> None:
     import captioner.cli.main
-    import captioner.cli.outputs
     import captioner.cli.train
     import captioner.loading
+    import captioner.outputs.outputs
     import captioner.runs.read_recipe
     import captioner.runs.run
     import captioner.translate.translator

@@ -22,8 +22,7 @@ from captioner.backends.torch_translations import TorchTranslations
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
-from captioner.cli.descriptions import merged_xmp
-from captioner.data.xmp import Description, XmpPacket
+from captioner.data.xmp import Description, Merged, XmpPacket, read_sidecar
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.models.caption_config import DecoderConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
@@ -140,9 +139,12 @@ def exiftool(*arguments: str | Path) -> dict[str, Any]:
     return {name: value for name, value in record.items() if not name.startswith(own)}
 
 
-def write_xmp(path: Path, description: Description) -> None:
+def write_xmp(path: Path, description: Description) -> Merged:
     """Merge a description into a sidecar, of a photo that no person described."""
-    path.write_bytes(merged_xmp(path, description)[0])
+    packet = read_sidecar(path)
+    merged = packet.merge(description)
+    path.write_bytes(packet.as_file())
+    return merged
 
 
 def xmp_packet(properties: str) -> bytes:

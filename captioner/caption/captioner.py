@@ -221,11 +221,13 @@ def caption_photos(
     batch_size: int = 16,
     translate: Translate | None = None,
     are_files: bool = True,
+    decoding_seconds: float | None = None,
 ) -> Iterator[Caption | Failed]:
     """Caption photos in order; of a list, several batches at once, while others are read.
 
     photos: their names and sources. `-` is the name of standard input. search: the captioner's own
-        by default. are_files: whether several threads may load photos.
+        by default. are_files: whether several threads may load photos. decoding_seconds: limit for
+        a photo that is large or slow to decode; 20 by default.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
@@ -246,7 +248,7 @@ def caption_photos(
         if isinstance(source, (str, os.PathLike)) and name != "-":
             shown = photo_name(source)
         status = source_status(source)
-        photo = preprocessing.load(source, shown)
+        photo = preprocessing.load(source, shown, decoding_seconds)
         if not isinstance(source, (str, os.PathLike, bytes)):
             source = photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
         width, height = original_size(photo)

@@ -7,42 +7,38 @@ import io
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
-from functools import partial
 from itertools import chain
-from string import Formatter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from captioner.cli import shared_options as shared
-from captioner.cli.output_options import OutputOptions
-from captioner.cli.program import on_a_line, report
+from captioner.cli.program import report
 from captioner.decoding.options import SearchOptions
-from captioner.errors import UserError
+from captioner.errors import UserError, on_a_line
 from captioner.files import UNMARKED_WIDE, as_utf8, decode_text
 from captioner.loading import LANGUAGES
 from captioner.model_folders import DEMO_PHOTO, pinned
 from captioner.outcomes import Failed
+from captioner.outputs.options import OutputOptions
+from captioner.schema import choices
 from captioner.text.languages import ENGLISH, is_english, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
     from captioner.vision.images import ImageSource
 
-DESCRIPTION = """\
-Captions photos. Every word has an attention map, which can be drawn.
 
-  captioner caption photo.jpg --overlay maps.png   a panel for each word
-  captioner caption photos/ 'shards/{00000..00099}.tar' --jsonl out.jsonl --resume
-  find . -name '*.jpg' | captioner caption - --json -   to standard output
-
-- is standard input, a photo or a list of names. An unreadable photo is skipped: exit code 2.
-"""
+_FIELDS = {
+    field.alias or name: field
+    for name, field in OutputOptions.model_fields.items()
+    if field.description
+}
+"""Of the options in the group of outputs."""
 
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     usage, summary = "caption [PATH ...] [options]", "caption photos, draw attention maps"
-    parser, add = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
+    parser, add = shared.add_parser(commands, run, usage, summary)
     add("paths", "PATH", "photos, folders, shards, patterns in quotes, or -", nargs="*")
     add("--demo", "", "caption the packaged photo")
     add("-0 --null", "", "names read from - and lines printed end in NUL")
@@ -50,74 +46,89 @@ def add_commands(commands: shared.Commands) -> None:
     add("--language", "TAG", f"of captions: {', '.join([ENGLISH, *LANGUAGES])}")
     add("--translator", "MODEL", "for --language: a model folder or name")
     shared.add_search(parser, SearchOptions)
-    group = parser.add_argument_group("output")
-    add = partial(shared.add_option, group)
-    for field in fields(OutputOptions):
-        if field.metadata:
-            add(f"--{field.name.replace('_', '-')}", **field.metadata)
+    add = shared.add_group(parser, "output")
+    for name, field in _FIELDS.items():
+        shared.add_field(add, name, field, field.description, default=field.default)
     about = "beside each photo, write or merge caption and nouns as photo.xmp"
     add("--xmp", "", about, action="store_const", const="lightroom")
-    choices = ("lightroom", "digikam", "darktable")
-    add("--xmp-for", "PROGRAM", f"the same, for {', '.join(choices)}", dest="xmp", choices=choices)
+    programs = choices(OutputOptions.model_fields["xmp"].annotation)
+    about = f"the same, for {', '.join(programs)}"
+    add("--xmp-for", "PROGRAM", about, dest="xmp", choices=programs)
     shared.add_machine(parser, "photos in a batch", 16)
     about = "limit for decoding a large or slow photo (default: 20)"
     shared.add_option(parser, "--decoding-seconds", "SECONDS", about, type=shared.positive)
 
 
+def output_options(arguments: argparse.Namespace) -> OutputOptions:
+    """The options that say where captions go."""
+    given = {name: getattr(arguments, name) for name in ("xmp", "decoding_seconds", *_FIELDS)}
+    tag = language_tag(arguments.language or ENGLISH, "--language")
+    if not is_english(tag):
+        packaged = LANGUAGES.get(tag.partition("-")[0])
+        given |= {"language": tag, "translator": arguments.translator or packaged}
+    elif arguments.translator:
+        raise UserError("--translator needs --language, and another one than en")
+    search = {name: getattr(arguments, name) for name in SearchOptions.model_fields}
+    search = {name: value for name, value in search.items() if value is not None}
+    return OutputOptions(model=pinned(arguments.model), search=search, **given)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Caption the photos; 2 if one failed."""
+    """Captions photos. Every word has an attention map, which can be drawn.
+
+      captioner caption photo.jpg --overlay maps.png   a panel for each word
+      captioner caption photos/ 'shards/{00000..00099}.tar' --jsonl out.jsonl --resume
+      find . -name '*.jpg' | captioner caption - --json -   to standard output
+
+    - is standard input, a photo or a list of names. An unreadable photo is skipped: exit code 2.
+    """
     paths, standard_input = _read_paths(arguments)
 
-    from captioner.cli.descriptions import SHARED
-    from captioner.cli.embedding import mend_torn
-    from captioner.cli.outputs import FAILURES, opened_outputs
     from captioner.outcomes import in_background
+    from captioner.outputs.descriptions import SHARED
+    from captioner.outputs.outputs import FAILURES, opened_outputs
     from captioner.progress import counted_by, progress_bar
-    from captioner.tables import pyarrow_library
-    from captioner.vision.decoding_process import DecodingPool
     from captioner.vision.images import ignore
     from captioner.vision.shards import find_photos
 
     options = output_options(arguments)
-    if arguments.format:
-        formatted(arguments.format, dict.fromkeys(FIELDS))  # Refuses what is no format.
-    if arguments.translator and not options.language:
-        raise UserError("--translator needs --language, and another one than en")
-    if arguments.parquet:
-        pyarrow_library()
-    DecodingPool.seconds = arguments.decoding_seconds or DecodingPool.seconds
-    photos, failures = find_photos(paths, note=ignore if arguments.quiet else report)
-    mend_torn(photos)
+    photos, failures = find_photos(paths, note=ignore if options.quiet else report)
     if standard_input is not None:
         photos["-"] = standard_input
-    options = replace(options, model=pinned(options.model))
-    is_quiet = arguments.quiet or "-" in (arguments.jsonl, arguments.json, arguments.csv)
-    is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
     if arguments.null:  # Any file name is printed as it is.
         assert isinstance(sys.stdout, io.TextIOWrapper)
         sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
-    with opened_outputs(options, photos) as outputs:
-        if outputs.finished and not arguments.quiet:
+    is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
+    with opened_outputs(options, photos, report) as outputs:
+        if outputs.finished and not options.quiet:
             report(f"{len(outputs.finished):,} of {len(photos):,} photos are captioned already")
-        remaining = outputs.remaining
-        items = chain(failures, _captions(arguments, options, remaining))
-        has_bar = len(remaining) > arguments.batch_size and not arguments.quiet
-        is_terminal = sys.stdout.isatty() and sys.stderr.isatty()
-        if has_bar and is_terminal and any(options.tables()) and not arguments.format:
-            is_quiet = True  # The bar alone: thousands of lines would scroll by.
-        total = len(failures) + len(remaining)
+        items = chain(failures, _captions(arguments, options, outputs.remaining))
+        has_bar = len(outputs.remaining) > arguments.batch_size and not options.quiet
+        prints = _prints(options, has_bar)
+        total = len(failures) + len(outputs.remaining)
         with progress_bar("captioning", total, "photos", shown=has_bar) as progress:
             drawn = in_background(outputs.draw, items, outputs.workers)
-            for item in counted_by(progress, drawn):
+            for each in counted_by(progress, drawn):
                 with progress.external_write_mode():
-                    is_shown = not is_quiet and item.name not in outputs.finished
-                    if is_shown and not isinstance(item, Failed):
-                        _print_captions(item, arguments, is_alone)
-                    if (reason := outputs.add(item)) and reason != SHARED:
+                    is_new = each.item.name not in outputs.finished
+                    if prints and is_new and not isinstance(each.item, Failed):
+                        print_captions(each.item, arguments, is_alone)
+                    if (reason := outputs.add(each)) and reason != SHARED:
                         report(reason)
-    if outputs.counts.total() and len(photos) + len(failures) > 1 and not arguments.quiet:
+    if outputs.counts.total() and len(photos) + len(failures) > 1 and not options.quiet:
         report(outputs.summary())
     return 2 if any(outputs.counts[outcome] for outcome in FAILURES) else 0
+
+
+def _prints(options: OutputOptions, has_bar: bool) -> bool:
+    """Whether captions are printed: not beside a table on standard output.
+
+    Nor beside a bar on a terminal, if there is a table: thousands of lines would scroll by.
+    """
+    if options.quiet or "-" in options.tables.values():
+        return False
+    has_bar = has_bar and sys.stdout.isatty() and sys.stderr.isatty()
+    return not (has_bar and options.tables and not options.format)
 
 
 def _captions(
@@ -135,26 +146,22 @@ def _captions(
         translate = load_translation(options.language, arguments.translator, **machine)
     model = load(options.model, **machine)
     search = model.search.override(**options.search)
-    return caption_photos(model, photos.items(), search, arguments.batch_size, translate)
+    seconds = options.decoding_seconds
+    return caption_photos(
+        model, photos.items(), search, arguments.batch_size, translate, decoding_seconds=seconds
+    )
 
 
-def _print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:
+def print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:
+    """Print its lines; the doubt of a single caption of the only photo is reported."""
+    from captioner.outputs.lines import caption_lines
+
     assert caption.name is not None
     path = caption.name if arguments.null else on_a_line(caption.name)
+    if is_alone and caption.doubt and not (caption.alternatives or arguments.format):
+        report(f"{path}: {caption.drawn_doubt}")
     for line in caption_lines(path, caption, is_alone, arguments.format):
         print(line, end="\0" if arguments.null else "\n", flush=True)
-
-
-def output_options(arguments: argparse.Namespace) -> OutputOptions:
-    """The options that say where captions go."""
-    names = {field.name for field in fields(OutputOptions)} - {"search"}
-    values: dict[str, Any] = {name: getattr(arguments, name) for name in names}
-    language = language_tag(arguments.language or ENGLISH, "--language")
-    values["language"] = None if is_english(language) else language
-    given = {name: getattr(arguments, name) for name in SearchOptions.model_fields}
-    values["search"] = {name: value for name, value in given.items() if value is not None}
-    values["resume"] = arguments.resume or arguments.resume_any
-    return OutputOptions(**values)
 
 
 def _read_paths(arguments: argparse.Namespace) -> tuple[list[str], bytes | None]:
@@ -178,49 +185,3 @@ def _read_paths(arguments: argparse.Namespace) -> tuple[list[str], bytes | None]
         empty = "standard input is empty: it should be a photo or a list of names"
         raise UserError(empty if arguments.paths else "name a photo, or try --demo")
     return paths, photo
-
-
-FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")
-
-
-class _Formatter(Formatter):
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
-        return kwargs[field_name], field_name  # Neither attributes nor items of a value.
-
-    def format_field(self, value: Any, form: str) -> Any:
-        return "" if value is None else super().format_field(value, form)
-
-
-def formatted(form: str, values: Mapping[str, Any]) -> str:
-    """A line in the format of --format; a field without a value is empty."""
-    try:
-        return _Formatter().vformat(form.replace("\\t", "\t").replace("\\n", "\n"), (), values)
-    except (LookupError, ValueError, AttributeError, TypeError) as error:
-        known = f"the fields are {', '.join(FIELDS)}"
-        raise UserError(f"--format {form} is not understood: {error}; {known}") from None
-
-
-def formatted_caption(form: str, path: str, caption: Caption, rank: int = 1) -> str:
-    """A line for a caption of a photo in the format of --format."""
-    values = {name: getattr(caption, name, None) for name in FIELDS}
-    return formatted(form, {**values, "path": path, "caption": caption.text, "rank": rank})
-
-
-def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None) -> Iterator[str]:
-    """A line `path: sentence` for each caption of a photo.
-
-    is_alone: whether it is the only photo: a line has no path, and doubt goes to standard error.
-    """
-    versions = (caption, *caption.alternatives)
-    for rank, version in enumerate(versions, start=1):
-        if form:
-            yield formatted_caption(form, path, version, rank)
-            continue
-        notes = [version.drawn_doubt] if version.doubt else []
-        if len(versions) > 1:
-            ranked_by = f"score {version.score:.2f}"
-            notes = [ranked_by, f"log-probability {version.log_probability:.2f}", *notes]
-        elif is_alone and notes:
-            report(f"{path}: {notes.pop()}")
-        line = version.text if is_alone else f"{path}: {version.text}"
-        yield f"{line}  ({', '.join(notes)})" if notes else line

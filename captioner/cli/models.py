@@ -6,6 +6,7 @@ from pathlib import Path
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.errors import UserError
+from captioner.files import check_files
 from captioner.model_folders import ModelFolder, is_address, model_folder, own_folder, pinned
 
 
@@ -85,7 +86,7 @@ def run_export(arguments: argparse.Namespace) -> None:
     In Python: captioner.load("onnx/").caption("photo.jpg"). The page needs a
     web server for its files alone: photos stay in the browser.
     """
-    shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
+    check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
     folder = Path(arguments.folder)
     model = ModelFolder(model_folder(arguments.model))

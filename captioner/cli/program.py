@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TextIO
 
-from captioner.errors import CONTROLS, INSTALL, UserError
+from captioner.errors import CONTROLS, INSTALL, UserError, on_a_line
 from captioner.memory_limits import is_memory_error, memory_sentence
 
 TRAINING = ("torch", "torchvision", "safetensors", "yaml", "pycocotools", "onnx", "onnxscript")
@@ -122,8 +122,3 @@ def report(sentence: str, name: str = "captioner") -> None:
         sys.stderr.flush()
     except OSError:
         _drop(sys.stderr)
-
-
-def on_a_line(text: str) -> str:
-    """The text with what cannot be printed, which file names may hold, as escape sequences."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -10,13 +10,16 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, NoReturn, TypeVar
 
+from pydantic.fields import FieldInfo
+
 from captioner.backends.engines import may_have_gpu
-from captioner.cli.program import on_a_line, report
+from captioner.cli.program import report
 from captioner.data.example import Problems
 from captioner.decoding.options import AnySearch
-from captioner.errors import UserError, did_you_mean, near_names
+from captioner.errors import UserError, did_you_mean, near_names, on_a_line
 from captioner.evaluation import Scores
-from captioner.files import check_writable, real_path, write_json, write_text
+from captioner.files import check_files, write_json, write_text
+from captioner.schema import choices
 from captioner.tables import csv_text
 
 Search = TypeVar("Search", bound=AnySearch)
@@ -74,9 +77,7 @@ class CommandParser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{error.message}{near}") from None
 
 
-def add_parser(
-    commands: Commands, run: Run, usage: str, summary: str, description: str = ""
-) -> tuple[CommandParser, Add]:
+def add_parser(commands: Commands, run: Run, usage: str, summary: str) -> tuple[CommandParser, Add]:
     """Add a command's parser with a group of input.
 
     run: its function, whose docstring is its description. usage: after its name.
@@ -84,7 +85,7 @@ def add_parser(
     parser: CommandParser = commands.add_parser(
         usage.partition(" ")[0],
         help=summary,
-        description=description or inspect.getdoc(run),
+        description=inspect.getdoc(run),
         usage=f"captioner {usage}",
         formatter_class=help_formatter,
         add_help=False,
@@ -111,7 +112,8 @@ def add_option(
         more = {"metavar": value, "type": {"N": int, "X": float}.get(value, str), **more}
     elif "action" not in more:
         more["action"] = "store_true"
-    if isinstance(more.get("default"), str | int | float):
+    default = more.get("default")
+    if isinstance(default, str | int | float) and default is not False:
         about += " (default: %(default)s)"
     group.add_argument(*name.split(), help=about, **more)
 
@@ -184,11 +186,16 @@ def add_search(
     add = add_group(parser, title, where if explained_in else None)
     for name, field in kind.model_fields.items():
         if name != "n_best" or not explained_in:
-            value = ""
-            if field.annotation in (int, float):
-                value = "N" if field.annotation is int else "X"
             about = argparse.SUPPRESS if explained_in else field.description
-            add(f"--{name.replace('_', '-')}", value, about, default=None)
+            add_field(add, name, field, about, default=None)
+
+
+def add_field(add: Add, name: str, field: FieldInfo, about: str | None, **more: Any) -> None:
+    """Add the option of a config's field. Its title stands for the value of a text."""
+    value = field.title or {int: "N", float: "X"}.get(field.annotation, "")  # type: ignore[arg-type]
+    if values := choices(field.annotation):
+        more["choices"] = values
+    add(f"--{name.replace('_', '-')}", value, about, **more)
 
 
 def search_options(arguments: argparse.Namespace, search: Search) -> Search:
@@ -208,33 +215,6 @@ def add_outputs(add: Add, json: str = "write the scores", csv: str = "") -> None
 def check_outputs(files: Sequence[tuple[str, str | None]], overwrite: bool) -> None:
     """`check_files` of the options that are given."""
     check_files([(option, path) for option, path in files if path is not None], overwrite)
-
-
-def check_files(
-    files: Sequence[tuple[str, str]], overwrite: bool, folders: Sequence[str] = ()
-) -> None:
-    """Raise `UserError` for an output that is there, unless `overwrite`, or cannot be written.
-
-    files: paths with the options that name them. folders: the options that name folders. Empty
-    files and folders, devices and pipes are written to.
-    """
-    owners: dict[str, str] = {}
-    for option, path in files:
-        if not path:
-            raise UserError(f"{option} is empty; it should name a file")
-        if owners.setdefault(real_path(path), option) != option:
-            raise UserError(f"{path} is for {owners[real_path(path)]} and {option}; name two files")
-        is_there = os.path.isfile(path) and os.path.getsize(path) > 0
-        if option in folders and os.path.isfile(path):
-            raise UserError(f"{option} {path} is a file, not a folder")
-        elif option in folders:
-            is_there = os.path.isdir(path) and bool(os.listdir(path))
-        elif os.path.isdir(path):
-            raise UserError(f"{option} {path} is a folder, not a file")
-        if is_there and not overwrite:
-            raise UserError(f"{option} {path} exists; --overwrite replaces it")
-    for folder, option in {os.path.dirname(path): option for option, path in files}.items():
-        check_writable(option, folder)
 
 
 def write_scores(

@@ -14,6 +14,7 @@ from captioner.data.example import Problems
 from captioner.data.lines import lines_with_errors, opened_text
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, counted
+from captioner.files import check_files
 from captioner.loading import DEFAULT_TRANSLATOR, LANGUAGES
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.alignment is not None:
         alignments = AlignmentWriter(Path(arguments.alignment), arguments.pieces)
         files = [("--alignment", str(path)) for path in alignments.first_files()]
-        shared.check_files(files, arguments.overwrite)
+        check_files(files, arguments.overwrite)
     name = LANGUAGES.get(arguments.language, arguments.model)
     head, layer = arguments.head, arguments.layer
     needs_torch = arguments.sample or head or layer is not None

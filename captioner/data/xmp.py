@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, product
-from os.path import isfile
+from os.path import isfile, lexists
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +53,9 @@ class Description:
     """A caption on one line, its language tag and its confidence, and English keywords.
 
     by_person: whether a person wrote the caption; then it is not marked as captioner's.
+    keywords_only: whether a person describes the photo, here or elsewhere: only keywords are
+        written, and the description that captioner wrote is withdrawn.
+    overwrite: whether it replaces the words of a person, or comes back where one took it out.
     """
 
     caption: str
@@ -60,6 +63,8 @@ class Description:
     language: str = "en"
     confidence: float | None = None
     by_person: bool = False
+    keywords_only: bool = False
+    overwrite: bool = False
 
 
 class Merged(NamedTuple):
@@ -110,32 +115,26 @@ class XmpPacket:
         """The texts that captioner wrote as `description`, or as `subject`, which is keywords."""
         return _texts(self._items(_OWN + name))
 
-    def merge(
-        self,
-        description: Description,
-        is_described: bool = False,
-        iptc_keywords: Sequence[str] = (),
-        overwrite: bool = False,
-    ) -> Merged:
+    def merge(self, description: Description, iptc_keywords: Sequence[str] = ()) -> Merged:
         """Set `dc:description`, which is the default for all languages, and `dc:subject`.
 
         What captioner wrote and a person took out is not written again: keywords one by one, the
-        description unless `overwrite`. Words of a person, wherever they describe the photo, are
+        description unless it overwrites. Words of a person, wherever they describe the photo, are
         replaced; see `_describe`.
 
-        is_described: by a person, here or elsewhere: only keywords are set, and the description
-            that captioner wrote is withdrawn. iptc_keywords: beside the packet in a photo.
+        iptc_keywords: beside the packet in a photo.
         """
         replaced: list[str] = []
-        is_taken_out = not overwrite and self._is_taken_out()
-        if is_described and not is_taken_out:
+        is_taken_out = not description.overwrite and self._is_taken_out()
+        if description.keywords_only and not is_taken_out:
             self._withdraw()
         elif not is_taken_out:
             replaced = self._describe(description)
         keywords = self._set_keywords(description.keywords, iptc_keywords)
         confidence = self._property(f"{_OWN}confidence")
-        is_sure = description.confidence is not None and not (is_described or is_taken_out)
-        confidence.text = f"{description.confidence:.2f}" if is_sure else ""
+        is_sure = description.confidence is not None
+        is_described = description.keywords_only or is_taken_out
+        confidence.text = f"{description.confidence:.2f}" if is_sure and not is_described else ""
         _remove_if_empty(confidence)
         return Merged(keywords, replaced, is_taken_out)
 
@@ -313,6 +312,13 @@ def sidecars(photo: Path, names: Spellings = spellings) -> list[list[Path]]:
     return [[path for path in places[0] if not _is_of_other(path, photo)], places[1]]
 
 
+def read_sidecar(path: Path) -> XmpPacket:
+    """The packet of an XMP file; a new one if there is none."""
+    with refuse_os_errors(f"cannot read {path}"):
+        content = path.read_bytes() if lexists(path) else None
+    return XmpPacket(content, str(path))
+
+
 def photo_descriptions(
     photo: Path, names: Spellings = spellings
 ) -> Iterator[tuple[str, str, bool]]:
@@ -322,8 +328,7 @@ def photo_descriptions(
     names: see `sidecars`.
     """
     for sidecar in filter(isfile, chain(*sidecars(photo, names))):
-        with refuse_os_errors(f"cannot read {sidecar}"):
-            packet = XmpPacket(sidecar.read_bytes(), str(sidecar))
+        packet = read_sidecar(sidecar)
         own_texts = packet.own_texts("description")
         for text in packet.descriptions:
             yield "with an XMP sidecar", text, text in own_texts

@@ -41,27 +41,29 @@ Answer = tuple[Message, bytes]  # With a photo's pixels.
 class DecodingPool:
     """Processes that decode photos, each for one thread at a time. seconds: limit for a photo."""
 
-    seconds = SECONDS
-
-    def __init__(self, processes: int, seconds: float | None = None) -> None:
-        self.seconds = seconds or self.seconds
+    def __init__(self, processes: int, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
         self._decoders = [_Decoder() for _ in range(processes)]
         self._idle: queue.SimpleQueue[_Decoder] = queue.SimpleQueue()
         for decoder in self._decoders:
             self._idle.put(decoder)
 
-    def load(self, source: BinaryIO | str, name: str, **options: int | None) -> Image.Image:
+    def load(
+        self, source: BinaryIO | str, name: str, seconds: float | None = None, **options: int | None
+    ) -> Image.Image:
         """Load a photo as `load_image` does, in the next idle process.
 
-        source: a file that is read from its beginning, or a path. thumbnail: the longest side, an
-            option beside those of `load_image`.
+        source: a file that is read from its beginning, or a path. seconds: in place of the pool's.
+        thumbnail: the longest side, an option beside those of `load_image`.
         """
+        seconds = seconds or self.seconds
         decoder = self._idle.get()
         try:
-            answer, pixels = decoder.ask(source, {"name": name, **options}, self.seconds)
+            answer, pixels = decoder.ask(source, {"name": name, **options}, seconds)
         except (OSError, ValueError) as error:
-            limit = f"took more than {self.seconds:g} s, the limit (--decoding-seconds)"
-            reason = limit if isinstance(error, TimeoutError) else "crashed"
+            reason = "crashed"
+            if isinstance(error, TimeoutError):
+                reason = f"took more than {seconds:g} s, the limit (--decoding-seconds)"
             raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         finally:
             self._idle.put(decoder)

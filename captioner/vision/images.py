@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -47,6 +48,7 @@ def load_image(
     *,
     name: str | None = None,
     sufficient_side: int | None = None,
+    decoding_seconds: float | None = None,
 ) -> Image.Image:
     """Load a photo upright, in RGB, as a new image without metadata.
 
@@ -59,13 +61,17 @@ def load_image(
     sufficient_side: divide width and height by the largest integer that leaves the shorter side at
         least so many pixels, or the longer at most 16 times as many; JPEG is decoded to fewer,
         which is much faster. See `original_size`.
+    decoding_seconds: limit for another process; 20 by default.
     """
     shown_name = photo_name(source) if name is None else name
-    return load_here(source, shown_name, maximum_pixels, sufficient_side, elsewhere=_in_process)
+    elsewhere = partial(_in_process, decoding_seconds)
+    return load_here(source, shown_name, maximum_pixels, sufficient_side, elsewhere=elsewhere)
 
 
-def _in_process(source: BinaryIO | str, name: str, **options: int | None) -> Image.Image:
-    return shared_pool(os.getpid()).load(source, name, **options)
+def _in_process(
+    seconds: float | None, source: BinaryIO | str, name: str, **options: int | None
+) -> Image.Image:
+    return shared_pool(os.getpid()).load(source, name, seconds, **options)
 
 
 def refuse(sentence: str) -> None:

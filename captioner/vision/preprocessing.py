@@ -76,9 +76,15 @@ class Preprocessing(Config):
             shares[..., channel, :, :] /= deviation
         return shares
 
-    def load(self, source: ImageSource, name: str | None = None) -> Image.Image:
-        """Load a photo with only as many pixels as needed: 2 MB for 12 megapixels, not 36 MB."""
-        return load_image(source, name=name, sufficient_side=self.sufficient_side)
+    def load(
+        self, source: ImageSource, name: str | None = None, seconds: float | None = None
+    ) -> Image.Image:
+        """Load a photo with only as many pixels as needed: 2 MB for 12 megapixels, not 36 MB.
+
+        seconds: the `decoding_seconds` of `load_image`.
+        """
+        side = self.sufficient_side
+        return load_image(source, name=name, sufficient_side=side, decoding_seconds=seconds)
 
     @property
     def sufficient_side(self) -> int:

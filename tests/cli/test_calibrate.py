@@ -12,8 +12,8 @@ from samples import CAPTION, Output, Patch, confidence_weights, make_captioner, 
 from captioner.caption.caption import Caption
 from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
-from captioner.cli.caption import caption_lines
-from captioner.cli.main import main
+from captioner.cli.caption import print_captions
+from captioner.cli.main import build_parser, main
 from captioner.evaluation.score import write_results
 
 
@@ -101,6 +101,8 @@ def test_a_line_names_doubt_in_the_language_of_its_caption(
 ) -> None:
     caption = Caption("chat", ("chat",), -1.0, (-0.5,), np.ones((1, 1, 1)), sure=False)
     caption = replace(caption, language=language)
-    assert [*caption_lines("a.jpg", caption, False, None)] == [f"a.jpg: chat  ({doubt})"]
-    assert [*caption_lines("a.jpg", caption, True, None)] == ["chat"]
-    assert capsys.readouterr().err == f"captioner: a.jpg: {doubt}\n"
+    arguments = build_parser().parse_args(["caption", "a.jpg"])
+    print_captions(replace(caption, name="a.jpg"), arguments, is_alone=False)
+    assert capsys.readouterr() == (f"a.jpg: chat  ({doubt})\n", "")
+    print_captions(replace(caption, name="a.jpg"), arguments, is_alone=True)
+    assert capsys.readouterr() == ("chat\n", f"captioner: a.jpg: {doubt}\n")

@@ -64,7 +64,7 @@ CAPTION = [
     ("a.png --json x.out --csv x.out", "x.out is for --json and --csv; name two files"),
     ("a.png --overlay out.bmp", "cannot write out.bmp: its name must end in .png or"),
     ("many --overlay m.png", "m.png is one file for 2 photos; give a folder"),
-    ("a.png --overlay m.png --strength 3", "--strength 3.0 is not between 0 and 1"),
+    ("a.png --overlay m.png --strength 3", "strength should be less than or equal to 1, found 3.0"),
     ("a.png --resume", "--resume needs --jsonl FILE"),
     ("a.png --resume --jsonl kept.jsonl", "--jsonl kept.jsonl holds no results of `captioner"),
     ("a.png --resume --jsonl german.jsonl", "captions of the model tiny-model in the language de;"),
@@ -77,7 +77,10 @@ CAPTION = [
     ("a.png --min-confidence 0.5", "-descriptions and --dry-run need --xmp, --text or --embed"),
     ("a.png --overwrite-descriptions", "--min-confidence, --overwrite-descriptions and --dry-run"),
     ("a.png --json x.json --csv-for excel", "--csv-for needs --csv"),
-    ("a.png --text --min-confidence 53", "--min-confidence 53.0 is not between 0 and 1"),
+    (
+        "a.png --text --min-confidence 53",
+        "min_confidence should be less than or equal to 1,",
+    ),
     (
         "a.png --language it",
         "captions in the language 'it' need a translator; the package has de, fr",

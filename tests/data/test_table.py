@@ -12,13 +12,13 @@ from data_samples import captions, photos, read
 from samples import own_packet, save_described, write_parquet, write_tar, write_xmp, xmp_packet
 
 from captioner.caption.caption import Caption
-from captioner.cli.output_options import OutputOptions
-from captioner.cli.outputs import opened_outputs
 from captioner.data.example import Problems
 from captioner.data.readers import format_of, read_splits
 from captioner.data.xmp import Description, photo_descriptions
 from captioner.errors import UserError
 from captioner.outcomes import Failed
+from captioner.outputs.options import OutputOptions
+from captioner.outputs.outputs import opened_outputs
 
 # A line separator of Unicode ends no line of a table.
 ROWS = [("a.jpg", "A dog", "train"), ("b.jpg", "A\u2028cat", "val"), ("a.jpg", "A dog", "train")]
@@ -138,8 +138,8 @@ def test_photos_that_captioner_failed_on_are_counted(tmp_path: Path, suffix: str
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
     with opened_outputs(OutputOptions(**options), {}) as outputs:
         for name in ("a.jpg", "b.jpg"):
-            outputs.add(replace(caption, name=name))
-        outputs.add(Failed("c.jpg", "no photo"))
+            outputs.add(outputs.draw(replace(caption, name=name)))
+        outputs.add(outputs.draw(Failed("c.jpg", "no photo")))
     images, problems = read(None, file, check_files=False)
     assert dict(captions(images)) == {"a.jpg": ("a dog",), "b.jpg": ("a dog",)}
     (note,) = problems.sentences

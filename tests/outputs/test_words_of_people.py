@@ -17,10 +17,9 @@ from samples import CAPTION, Output, own_packet, save_described, write_xmp, xmp_
 
 from captioner.caption.caption import Caption
 from captioner.cli.caption import output_options
-from captioner.cli.descriptions import merged_xmp
 from captioner.cli.main import build_parser, main
-from captioner.cli.outputs import Outputs
 from captioner.data.xmp import Description, XmpPacket, words_of_person
+from captioner.outputs.descriptions import Descriptions
 
 MINE = "my own words"
 OWN = own_packet(Description("a cat", ["cat"]))
@@ -161,9 +160,8 @@ def test_words_removed_by_a_person_do_not_come_back(
     write_xmp(path, Description("a dog", ["dog", "cat"]))
     take_out(path, place, "//dc:subject//rdf:li[.='cat']")
     for keywords in (["cat", "boat"], ["dog", "cat"], ["cat", "dog"]):
-        content, merged = merged_xmp(path, Description("a boat", keywords))
-        assert merged.is_taken_out
-        path.write_bytes(content)
+        assert write_xmp(path, Description("a boat", keywords)).is_taken_out
+        content = path.read_bytes()
         found = XmpPacket(content, "it")
         assert "a boat" not in found.descriptions
         subjects = etree.fromstring(content).xpath("//dc:subject//rdf:li", namespaces=NAMESPACES)
@@ -225,18 +223,20 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def run(photos: list[str], options: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """What was written by photo and option, and the problems."""
+def run(
+    photos: list[str], options: list[str], announced: list[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """What was written by photo and option, and the problems; announces what it would write."""
     arguments = build_parser().parse_args(["caption", *options])
-    outputs = Outputs(output_options(arguments), {photo: photo for photo in photos})
+    named = {photo: photo for photo in photos}
+    descriptions = Descriptions(output_options(arguments), named, announced.append)
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
     written, problems = {}, []
     for photo in photos:
-        assert outputs._descriptions is not None
-        done = outputs._descriptions.write(photo, replace(caption, sure=True))
+        done = descriptions.write(photo, replace(caption, sure=True))
         written[photo] = done.files
         problems += [*done.problems, *filter(None, [done.kept])]
-    outputs.finish()
+    descriptions.close()
     return written, problems
 
 
@@ -256,13 +256,11 @@ def assert_dry_run_is_true(folder: Path, states: list[Any], options: list[str]) 
         place.chmod(0o500 if is_closed else 0o700)
         photos.append(str(place / "a.png"))
     before, announced = contents(folder), []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("captioner.cli.descriptions.report", announced.append)
-        written, problems = run(photos, [*options, "--dry-run"])
+    written, problems = run(photos, [*options, "--dry-run"], announced)
     assert not any(written.values())
     assert contents(folder) == before
     told = {each.partition(" would get ")[0]: each for each in announced if " would get " in each}
-    written, real_problems = run(photos, options)
+    written, real_problems = run(photos, options, [])
     assert [each.partition(":")[0] for each in real_problems] == [
         each.partition(":")[0] for each in problems
     ]

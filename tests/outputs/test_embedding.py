@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -15,10 +16,10 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from samples import CAPTION, Output, Patch, exiftool, own_packet, save_photo
 
-from captioner.cli.embedding import Embedder
 from captioner.cli.main import main
 from captioner.data.xmp import Description, XmpPacket, words_of_person
 from captioner.errors import UserError
+from captioner.outputs.embedding import Embedder
 
 DOG = Description("ein Hund & eine Bö", ["dog", "not sure"], "de", 0.42)
 CAT = Description("a cat", ["cat"])
@@ -76,14 +77,14 @@ def test_words_by_somebody_stay(tmp_path: Path, embedder: Embedder) -> None:
     subprocess.run(["exiftool", "-q", "-overwrite_original", *edits, photo], check=True)
     for description in (DOG, CAT):  # The keyword "dog" is the user's.
         assert words_of_person(photo) == "Unser Rex"
-        embedder.embed(photo, description, is_described=True)
+        embedder.embed(photo, replace(description, keywords_only=True))
     found = exiftool(photo)
     kept = {"IPTC:Caption-Abstract": "Unser Rex", "IPTC:City": "Zürich", "XMP-xmp:Rating": 4}
     kept |= {"IPTC:Keywords": ["dog", "cat"], "XMP-dc:Subject": "cat"}
     assert found.items() >= kept.items()
     assert "XMP-dc:Description" not in found
     for replaced in (["Unser Rex"], []):
-        assert embedder.embed(photo, CAT, overwrite=True).replaced == replaced
+        assert embedder.embed(photo, replace(CAT, overwrite=True)).replaced == replaced
         assert exiftool(photo)["IPTC:Caption-Abstract"] == "a cat"
         assert packet_in(photo).own_texts("before_Caption-Abstract") == ["Unser Rex"]
 
@@ -95,8 +96,8 @@ def test_tags_that_exiftool_alone_sees_stay(
 ) -> None:
     photo = save_noise(tmp_path / "a.jpg")
     subprocess.run(["exiftool", "-q", "-overwrite_original", edit, photo], check=True)
-    monkeypatch.setattr("captioner.cli.embedding.read_inside", lambda _: ([], []))
-    monkeypatch.setattr("captioner.cli.embedding.iptc_of", lambda _: {})
+    monkeypatch.setattr("captioner.outputs.embedding.read_inside", lambda _: ([], []))
+    monkeypatch.setattr("captioner.outputs.embedding.iptc_of", lambda _: {})
     before = photo.read_bytes()
     with pytest.raises(UserError, match="exiftool wrote no photo"):
         embedder.embed(photo, CAT)
@@ -108,7 +109,7 @@ def test_a_copy_has_no_control_characters(tmp_path: Path, embedder: Embedder) ->
     photo = save_noise(tmp_path / "a.jpg")
     edit = "-IPTC:Caption-Abstract=Unser\x01Rex"
     subprocess.run(["exiftool", "-q", "-overwrite_original", edit, photo], check=True)
-    embedder.embed(photo, CAT, overwrite=True)
+    embedder.embed(photo, replace(CAT, overwrite=True))
     assert packet_in(photo).own_texts("before_Caption-Abstract") == ["UnserRex"]
 
 
@@ -126,7 +127,7 @@ def test_words_removed_by_a_person_do_not_come_back(tmp_path: Path, embedder: Em
             assert found["IPTC:Keywords"] == "boat"
             assert "IPTC:Caption-Abstract" not in found
     assert "XMP-dc:Description" not in found
-    assert embedder.embed(iptc, CAT, overwrite=True).replaced == []
+    assert embedder.embed(iptc, replace(CAT, overwrite=True)).replaced == []
     assert exiftool(iptc)["IPTC:Caption-Abstract"] == "a cat"
 
 
@@ -257,7 +258,7 @@ def test_a_torn_photo_is_put_back_before_it_is_read(
 KILLED = """
 import os, shutil, sys
 from pathlib import Path
-from captioner.cli.embedding import Embedder
+from captioner.outputs.embedding import Embedder
 from captioner.data.xmp import Description
 
 def torn_copy(source, target):
@@ -321,7 +322,7 @@ def test_an_exiftool_that_dies_or_stops_costs_its_photo_alone(
     monkeypatch.setenv("PATH", f"{stub.parent.resolve()}{os.pathsep}{path}")
     limits = iter([0.1] if signal == "STOP" else [])  # In place of 60 seconds, for the first photo.
     monkeypatch.setattr(
-        "captioner.cli.embedding.Timer",
+        "captioner.outputs.embedding.Timer",
         lambda seconds, kill: Timer(next(limits, seconds), kill),
     )
     tables = ["--json", "o.json", "--csv", "o.csv", "--html", "o.html"]

@@ -13,10 +13,11 @@ from samples import CAPTION, Output, Patch, photo_bytes, save_photo, write_tar
 
 from captioner.caption.caption import sentence
 from captioner.cli.main import main
-from captioner.cli.output_options import OutputOptions
-from captioner.cli.outputs import Outputs, output_names
 from captioner.files import file_lock
 from captioner.outcomes import Failed
+from captioner.outputs.drawings import output_names
+from captioner.outputs.options import OutputOptions
+from captioner.outputs.outputs import Outputs
 from captioner.tables import csv_text
 
 
@@ -173,7 +174,7 @@ def test_overwrite_replaces_files_that_exist(folder: Path) -> None:
 
 
 def test_a_file_that_fails_loses_no_other(folder: Path, monkeypatch: Patch, capsys: Output) -> None:
-    monkeypatch.setattr("captioner.cli.outputs.check_files", lambda *_, **__: None)
+    monkeypatch.setattr("captioner.files.check_files", lambda *_, **__: None)
     for name in ("maps/a.png", "out.csv"):
         Path(name).mkdir(parents=True)
     options = ["--overlay", "maps/", "--gif", "gifs/", "--csv", "out.csv", "--json", "out.json"]

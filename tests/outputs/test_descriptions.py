@@ -10,12 +10,12 @@ from samples import CAPTION, Output, exiftool, write_xmp
 
 from captioner.caption.caption import Caption
 from captioner.cli.caption import output_options
-from captioner.cli.descriptions import SHARED
 from captioner.cli.main import build_parser, main
-from captioner.cli.output_options import OutputOptions
-from captioner.cli.outputs import Outputs
 from captioner.data.xmp import Description
 from captioner.errors import UserError
+from captioner.outputs.descriptions import SHARED
+from captioner.outputs.options import OutputOptions
+from captioner.outputs.outputs import Outputs
 
 LIGHTROOM = """\
 <?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
@@ -156,7 +156,7 @@ def test_doubt_goes_along_and_can_be_left_out(folder: Path, capsys: Output) -> N
     for low in (0.4, None):
         assert written("a.png", low, False, *beside, *least) == []
         said = "not sure enough for sidecars, texts and photos: 1"
-        assert said in capsys.readouterr().err
+        assert said in capsys.readouterr().out
     # Left out, it is finished all the same.
     resume = (*beside, "--jsonl", "o.jsonl", "--resume", *least)
     written("a.png", 0.4, False, *resume)
@@ -171,5 +171,5 @@ def test_doubt_goes_along_and_can_be_left_out(folder: Path, capsys: Output) -> N
 
 def test_a_dry_run_says_what_it_would_write(folder: Path, capsys: Output) -> None:
     assert written("a.png", 0.7, True, "--xmp", "--text", "--dry-run") == []
-    said = "a.xmp would get 'a dog', 'dog'\ncaptioner: a.txt would get 'a dog'\n"
-    assert capsys.readouterr().err == f"captioner: {said}"
+    said = "a.xmp would get 'a dog', 'dog'\na.txt would get 'a dog'\n"
+    assert capsys.readouterr().out == said

@@ -13,7 +13,6 @@ from pathlib import Path
 from threading import Timer
 
 from captioner import files
-from captioner.cli.program import report
 from captioner.data.inside_photos import (
     IPTC_CAPTION,
     IPTC_KEYWORDS,
@@ -23,7 +22,7 @@ from captioner.data.inside_photos import (
 )
 from captioner.data.xmp import Description, Merged, XmpPacket
 from captioner.errors import UserError
-from captioner.vision.images import load_image, opened
+from captioner.vision.images import Report, load_image, opened
 
 _WHOLE = "_exiftool_tmp"
 """What exiftool adds to the name of a photo for the file that it copies over it."""
@@ -40,20 +39,14 @@ _WITH_IPTC = ("JPEG", "MPO", "TIFF")
 class Embedder:
     """A process of exiftool, which describes one photo after the other; a new one if it died."""
 
-    def __init__(self) -> None:
+    def __init__(self, decoding_seconds: float | None = None) -> None:
+        self._decoding_seconds = decoding_seconds
         self._exiftool: subprocess.Popen[str] | None = None
 
-    def embed(
-        self,
-        photo: Path,
-        description: Description,
-        is_described: bool = False,
-        overwrite: bool = False,
-        is_dry: bool = False,
-    ) -> Merged:
+    def embed(self, photo: Path, description: Description, is_dry: bool = False) -> Merged:
         """Write the description into a photo: all else stays as it is, pixels and date as well.
 
-        is_described: by a person: only keywords are written. is_dry: do all but replace the photo.
+        is_dry: do all but replace the photo.
         """
         path = Path(os.path.realpath(photo))
         packets, _ = read_inside(path)
@@ -62,7 +55,7 @@ class Embedder:
         if len(packets) > 1:
             raise UserError(f"{photo} has XMP in several parts; --xmp writes beside it")
         packet = XmpPacket(next(iter(packets), None), f"the XMP of {photo}")
-        merged, changes = _merge(packet, iptc, description, is_described, overwrite)
+        merged, changes = _merge(packet, iptc, description)
         if not packets:  # Nothing that exiftool alone sees is replaced.
             changes += ["-if", "not $XMP"]
         problem = f"cannot embed the caption in {photo}"
@@ -74,7 +67,7 @@ class Embedder:
                 changes += [f"-XMP<=%d{block_path.name}", "-o", f"%d{written.name}"]
                 answer = self._run(path, *changes)
                 reason = answer.removeprefix("Error: ").removesuffix(f" - {path}")
-                if reason or not _is_whole(written):
+                if reason or not _is_whole(written, self._decoding_seconds):
                     raise UserError(f"{problem}: {reason or 'exiftool wrote no photo'}")
                 if not is_dry:
                     _take_place(written, path)
@@ -95,8 +88,9 @@ class Embedder:
         command = ["-q", "-q", *changes, f"{photo}"]
         if any("\n" in argument for argument in command):
             return "its name has a line break"
-        if self._exiftool is None or self._exiftool.poll() is not None:
-            self._exiftool = subprocess.Popen(
+        exiftool = self._exiftool
+        if exiftool is None or exiftool.poll() is not None:
+            exiftool = self._exiftool = subprocess.Popen(
                 ["exiftool", "-stay_open", "True", "-@", "-"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -106,16 +100,16 @@ class Embedder:
                 start_new_session=True,  # Ctrl-C is for captioner.
                 preexec_fn=_end_with_parent(),
             )
-        assert self._exiftool.stdin is not None
-        assert self._exiftool.stdout is not None
+        assert exiftool.stdin is not None
+        assert exiftool.stdout is not None
         seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
-        limit = Timer(seconds, self._exiftool.kill)
+        limit = Timer(seconds, exiftool.kill)
         limit.start()
         with suppress(OSError):  # One that died prints nothing either.
-            self._exiftool.stdin.write("\n".join([*command, "-echo3", _READY, "-execute", ""]))
-            self._exiftool.stdin.flush()
+            ends = ("-echo3", _READY, "-execute")
+            print(*command, *ends, sep="\n", file=exiftool.stdin, flush=True)
         lines: list[str] = []
-        for line in self._exiftool.stdout:
+        for line in exiftool.stdout:
             if line == f"{_READY}\n":
                 limit.cancel()
                 return "".join(lines).strip()
@@ -134,11 +128,7 @@ def _end_with_parent() -> Callable[[], object] | None:
 
 
 def _merge(
-    packet: XmpPacket,
-    iptc: IptcTexts | None,
-    description: Description,
-    is_described: bool,
-    overwrite: bool,
+    packet: XmpPacket, iptc: IptcTexts | None, description: Description
 ) -> tuple[Merged, list[str]]:
     """Merge the description into the packet; returns the changes of IPTC, as exiftool's options.
 
@@ -148,14 +138,14 @@ def _merge(
     """
     keywords = (iptc or {}).get(IPTC_KEYWORDS, [])
     own_keywords, own_texts = packet.own_texts("subject"), packet.own_texts("description")
-    merged = packet.merge(description, is_described, keywords, overwrite)
+    merged = packet.merge(description, keywords)
     if iptc is None:
         return merged, []
     caption = "\n".join(iptc.get(IPTC_CAPTION, []))
     changes = [] if iptc else ["-CodedCharacterSet=UTF8"]  # Old texts are not recoded.
-    if is_described or merged.is_taken_out:
+    if description.keywords_only or merged.is_taken_out:
         changes += ["-IPTC:Caption-Abstract="] if caption in own_texts else []
-    elif overwrite or caption or not (iptc and own_texts):
+    elif description.overwrite or caption or not (iptc and own_texts):
         changes.append(f"-IPTC:Caption-Abstract={description.caption}")
         if not caption:
             changes += ["-if", "not $IPTC:Caption-Abstract"]
@@ -211,7 +201,7 @@ def _copy_over(whole: Path, photo: Path) -> None:
         whole.unlink(missing_ok=True)
 
 
-def mend_torn(photos: Iterable[str]) -> None:
+def mend_torn(photos: Iterable[str], report: Report, decoding_seconds: float | None = None) -> None:
     """Put back photos over which a killed run was copying, and report them.
 
     exiftool leaves the same where it is killed while it writes in place.
@@ -220,26 +210,27 @@ def mend_torn(photos: Iterable[str]) -> None:
         path = Path(files.real_path(photo))
         whole = Path(f"{path}{_WHOLE}")
         try:
-            if os.path.isfile(whole) and _is_torn(path, whole):
+            if os.path.isfile(whole) and _is_torn(path, whole, decoding_seconds):
                 _copy_over(whole, path)
                 report(f"{photo} was torn by a run that was killed; it is whole again, by {whole}")
         except UserError as error:
             report(str(error))
 
 
-def _is_torn(photo: Path, whole: Path) -> bool:
+def _is_torn(photo: Path, whole: Path, decoding_seconds: float | None) -> bool:
     """Whether only a beginning of a whole photo has been copied over another."""
     with files.refuse_os_errors(f"cannot compare {photo} with {whole}"):
         content, whole_content = photo.read_bytes(), whole.read_bytes()
     # A torn JPEG can be decoded; new XMP stands before its pixels.
     beginning = whole_content[: whole_content.find(b"<?xpacket end")]
     is_copied = whole_content.startswith(content) or content.startswith(beginning)
-    return _is_whole(whole) and (is_copied or not _is_whole(photo))
+    is_torn = is_copied or not _is_whole(photo, decoding_seconds)
+    return is_torn and _is_whole(whole, decoding_seconds)
 
 
-def _is_whole(photo: Path) -> bool:
-    try:
-        load_image(photo, sufficient_side=1)  # JPEG is decoded to few pixels, but wholly.
+def _is_whole(photo: Path, decoding_seconds: float | None) -> bool:
+    try:  # JPEG is decoded to few pixels, but wholly.
+        load_image(photo, sufficient_side=1, decoding_seconds=decoding_seconds)
     except UserError:
         return False
     return True

@@ -19,10 +19,10 @@ from captioner.backends.torch_captions import TorchCaptions
 from captioner.caption.caption import sentence
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
-from captioner.cli.output_options import OutputOptions
-from captioner.cli.outputs import Outputs
-from captioner.cli.records import file_state, is_by_person
 from captioner.data.xmp import words_of_person
+from captioner.outputs.options import OutputOptions
+from captioner.outputs.outputs import Outputs
+from captioner.outputs.records import file_state, is_by_person
 
 RESUME = ["--jsonl", "o.jsonl", "--resume"]
 MINE = "My brother's two dogs."
@@ -274,13 +274,13 @@ def test_a_killed_run_leaves_no_temporaries_to_the_next(folder: Path) -> None:
     options = {Path(table).suffix[1:]: table for table in tables} | {"resume": True}
     script = f"""
 import os, signal
-from captioner.cli.output_options import OutputOptions
-from captioner.cli.outputs import opened_outputs
+from captioner.outputs.options import OutputOptions
+from captioner.outputs.outputs import opened_outputs
 from captioner.files import atomic_path
 from captioner.outcomes import Failed
 
 with opened_outputs(OutputOptions(**{options}), {{}}) as outputs:
-    outputs.add(Failed("a.png", "it is bad"))
+    outputs.add(outputs.draw(Failed("a.png", "it is bad")))
     opened = [atomic_path(table) for table in {tables}]
     for path in opened:
         path.__enter__()

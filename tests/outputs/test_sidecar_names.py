@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from samples import CAPTION, Output, xmp_packet
+from samples import CAPTION, Output, write_xmp, xmp_packet
 
-from captioner.cli.descriptions import merged_xmp
 from captioner.cli.main import main
 from captioner.data.xmp import Description, XmpPacket, sidecars, words_of_person
 
@@ -71,7 +70,7 @@ def test_photos_that_differ_in_case_keep_their_own_sidecars(folder: Path) -> Non
 
 def test_all_spellings_are_read_and_the_exact_one_is_written(folder: Path) -> None:
     Path("a.XMP").write_bytes(DESCRIBED)
-    Path("a.xmp").write_bytes(merged_xmp(Path("none.xmp"), Description("a cat", ["cat"]))[0])
+    write_xmp(Path("a.xmp"), Description("a cat", ["cat"]))
     main([*CAPTION, "a.png", "--xmp"])
     assert Path("a.XMP").read_bytes() == DESCRIBED
     assert XmpPacket(Path("a.xmp").read_bytes(), "it").descriptions == []
@@ -103,7 +102,7 @@ def test_a_persons_keyword_in_another_case_is_not_doubled(tmp_path: Path) -> Non
     words = "<rdf:Bag><rdf:li>Cat</rdf:li><rdf:li>STRASSE</rdf:li></rdf:Bag>"
     path.write_bytes(xmp_packet(f"<dc:subject>{words}</dc:subject>"))
     for _ in range(2):
-        path.write_bytes(merged_xmp(path, Description("a cat", ["cat", "straße", "dog"]))[0])
+        write_xmp(path, Description("a cat", ["cat", "straße", "dog"]))
         packet = XmpPacket(path.read_bytes(), "it")
         assert packet.own_texts("subject") == ["dog"]
         assert ">cat<" not in path.read_text(encoding="utf-8")

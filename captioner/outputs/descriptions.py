@@ -5,6 +5,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from itertools import chain, count
 from pathlib import Path
@@ -12,22 +13,14 @@ from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import Caption
-from captioner.cli.caption import formatted_caption
-from captioner.cli.embedding import TEMPORARY, Embedder
-from captioner.cli.output_options import OutputOptions
-from captioner.cli.program import on_a_line, report
-from captioner.data.xmp import (
-    Description,
-    Merged,
-    XmpPacket,
-    sidecars,
-    spellings,
-    words_of_person,
-)
-from captioner.errors import UserError, counted
+from captioner.data.xmp import Description, read_sidecar, sidecars, spellings, words_of_person
+from captioner.errors import UserError, counted, on_a_line
 from captioner.model_folders import DEMO_PHOTO
+from captioner.outputs.embedding import TEMPORARY, Embedder
+from captioner.outputs.lines import formatted_caption
+from captioner.outputs.options import OutputOptions
 from captioner.text.languages import ENGLISH, is_noun
-from captioner.vision.images import ImageSource
+from captioner.vision.images import ImageSource, Report, ignore
 
 _OPTION = "--overwrite-descriptions"
 SHARED = "the file beside it would be of another photo, too, and was not written"
@@ -40,48 +33,49 @@ class Written(NamedTuple):
     files: paths by option, also of a text of a person that stays. kept: a person's words that stay.
     """
 
-    files: dict[str, str]
-    problems: list[str]
+    files: Mapping[str, str] = {}
+    problems: Sequence[str] = ()
     kept: str = ""
 
 
 class Descriptions:
     """Writes captions as --xmp, --text and --embed say; --min-confidence leaves some out."""
 
-    def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
+    def __init__(
+        self, options: OutputOptions, photos: Mapping[str, ImageSource], report: Report
+    ) -> None:
         are_files = all(isinstance(source, str) for source in photos.values())
-        if not are_files or str(DEMO_PHOTO) in photos:
+        if options.describes_photos and (not are_files or str(DEMO_PHOTO) in photos):
             raise UserError("--xmp, --text and --embed need photo files, not -, --demo or shards")
         if options.embed and not shutil.which("exiftool"):
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")
         self._options = options
+        self._report = report
+        self._say = ignore if options.quiet else report
+        self._embedder = Embedder(options.decoding_seconds)
+        self._notes: Counter[str] = Counter()
         self._names = cache(spellings)
         # Found before any is written: a new sidecar may change where another photo's goes.
         self._places = {photo: [*self._beside(photo)] for photo in photos}
-        self._owners: dict[Path, dict[str, str]] = defaultdict(dict)
-        """The photos beside which each file would be."""
+        owners: dict[Path, dict[str, str]] = defaultdict(dict)  # The photos beside each file.
         for photo, places in self._places.items():
             for _, path in places:
-                self._owners[path].setdefault(files.real_path(photo), photo)
-        shared = [path for path, owners in self._owners.items() if len(owners) > 1]
-        if shared:
+                owners[path].setdefault(files.real_path(photo), photo)
+        self._shared = {path: [*of.values()] for path, of in owners.items() if len(of) > 1}
+        if self._shared:
+            path, of = next(iter(self._shared.items()))
+            not_written = f"{counted(len(self._shared), 'file')} not written"
+            example = f"such as {path} of {' and of '.join(of)}"
             hint = ", or give --xmp-for digikam" if options.xmp == "lightroom" else ""
-            of = " and of ".join(self._owners[shared[0]].values())
-            not_written = f"{counted(len(shared), 'file')} not written"
-            example = f"such as {shared[0]} of {of}"
             report(f"{not_written}: it would be of several photos, {example}; rename one{hint}")
         if not options.dry_run:
             embedded = (Path(photo).with_suffix(TEMPORARY) for photo in photos if options.embed)
-            files.remove_leftovers(chain(self._owners, embedded))
-        self._overwrite = options.overwrite_descriptions
-        self._embedder: Embedder | None = None
-        self._notes: Counter[str] = Counter()
+            files.remove_leftovers(chain(owners, embedded))
 
-    def files(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
+    def files(self, photo: str, confidence: float | None) -> Sequence[tuple[str, Path]]:
         """A photo's sidecar, text and itself, with their options, if its caption is sure enough."""
-        if (confidence or 0) >= self._options.min_confidence:
-            yield from self._places[photo]
+        return self._places[photo] if (confidence or 0) >= self._options.min_confidence else ()
 
     def has_text(self, photo: str) -> bool:
         """Whether there is a text beside a photo: an empty one is none."""
@@ -93,49 +87,35 @@ class Descriptions:
 
         A description by a person stays: sidecars and the photo then receive the keywords alone.
         """
-        if not caption.words:
-            return Written({}, [])
-        if (caption.confidence or 0) < self._options.min_confidence:
+        if not (caption.words and self._options.describes_photos):
+            return Written()
+        places = self.files(photo, caption.confidence)
+        if not places:
             self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
-        # Keywords are English nouns; doubt is one, for photo managers to search by.
-        words = dict.fromkeys((caption.original or caption).words)
-        keywords = [word for word in words if is_noun(word)]
-        keywords += [caption.doubt] if caption.doubt else []
-        text = on_a_line(caption.text)
-        confidence = None if by_person else caption.shown_confidence
-        language = caption.language or ENGLISH
-        description = Description(text, keywords, language, confidence, by_person)
-        line = text
+            return Written()
+        description = self._description(caption, by_person)
+        kept, problems = "", []
+        try:
+            kept = self._words_kept(photo, description)
+        except UserError as error:  # The unreadable part may be a person's words.
+            problems.append(str(error))
+            places = [place for place in places if place[0] == "text"]
+        line = description.caption
         if form := self._options.format:
             line = formatted_caption(form, photo, caption).removesuffix("\n")
-        places = [*self.files(photo, caption.confidence)]
-        problems = []
-        kept = ""
-        if any(option != "text" for option, _ in places) and not self._overwrite:
-            try:
-                kept = words_of_person(Path(photo), names=self._names)
-            except UserError as error:  # The unreadable part may be a person's words.
-                problems.append(str(error))
-                places = [place for place in places if place[0] == "text"]
-        kept = "" if kept == text else kept
-        if kept and not keywords:  # A new sidecar would be empty.
-            places = [place for place in places if place[0] != "xmp" or os.path.lexists(place[1])]
+        if kept:
+            description = replace(description, keywords_only=True)
+            self._say(f"{photo} keeps its description {kept!r}; {_OPTION} replaces it")
         written = {}
-        kept_text = ""
         for option, path in places:
+            if kept and option == "xmp" and not (description.keywords or os.path.lexists(path)):
+                continue  # A new sidecar would be empty.
             try:
-                if len(self._owners[path]) > 1:
-                    raise UserError(SHARED)
-                if option == "text":
-                    kept_text = self._write_text(path, line)
-                else:
-                    self._write_xmp(option, path, description, bool(kept))
+                kept = self._write(option, path, description, line) or kept
                 written[option] = os.fspath(path)
             except UserError as error:
                 problems.append(str(error))
-        if kept:
-            self._say(f"{photo} keeps its description {kept!r}; {_OPTION} replaces it")
-        return Written({} if self._options.dry_run else written, problems, kept or kept_text)
+        return Written({} if self._options.dry_run else written, problems, kept)
 
     def _beside(self, photo: str) -> Iterator[tuple[str, Path]]:
         """A photo and the files beside it, with their options.
@@ -147,44 +127,61 @@ class Descriptions:
         path = Path(photo)
         if self._options.embed:
             yield "embed", path
-        short, long = sidecars(path, self._names)
-        places = [*short, *long] if self._options.xmp == "lightroom" else long
         if self._options.xmp:
+            short, long = sidecars(path, self._names)
+            places = [*short, *long] if self._options.xmp == "lightroom" else long
             yield "xmp", next(filter(os.path.exists, places), places[0])
         if self._options.text:
             yield "text", files.existing_path(path.with_suffix(".txt"))
 
-    def _write_xmp(
-        self, option: str, path: Path, description: Description, is_described: bool
-    ) -> None:
-        """Write a sidecar or into a photo. is_described: by a person."""
+    def _description(self, caption: Caption, by_person: bool) -> Description:
+        # Keywords are English nouns; doubt is one, for photo managers to search by.
+        words = dict.fromkeys((caption.original or caption).words)
+        keywords = [*filter(is_noun, words), *filter(None, [caption.doubt])]
+        confidence = None if by_person else caption.shown_confidence
+        text, language = on_a_line(caption.text), caption.language or ENGLISH
+        overwrite = self._options.overwrite_descriptions
+        return Description(text, keywords, language, confidence, by_person, overwrite=overwrite)
+
+    def _words_kept(self, photo: str, description: Description) -> str:
+        """The description of a photo by a person that stays, unless it is the caption."""
+        if description.overwrite or not (self._options.xmp or self._options.embed):
+            return ""
+        words = words_of_person(Path(photo), names=self._names)
+        return "" if words == description.caption else words
+
+    def _write(self, option: str, path: Path, description: Description, line: str) -> str:
+        """Write a sidecar, a text or into a photo; returns a person's text that stays."""
+        if path in self._shared:
+            raise UserError(SHARED)
+        if option == "text":
+            return self._write_text(path, line)
         if option == "embed":
-            self._embedder = self._embedder or Embedder()
-            merged = self._embedder.embed(
-                path, description, is_described, self._overwrite, self._options.dry_run
-            )
+            merged = self._embedder.embed(path, description, self._options.dry_run)
         else:
-            content, merged = merged_xmp(path, description, is_described, self._overwrite)
-            self._replace(path, content)
-        if merged.is_taken_out and not is_described:
+            packet = read_sidecar(path)
+            merged = packet.merge(description)
+            self._replace(path, packet.as_file())
+        if merged.is_taken_out and not description.keywords_only:
             self._say(f"{path}: a person took its caption out; {_OPTION} writes it again")
-        caption = [] if is_described or merged.is_taken_out else [description.caption]
+        is_described = description.keywords_only or merged.is_taken_out
+        caption = [] if is_described else [description.caption]
         copy = f"captioner:before in {path}"
         self._announce(path, [*caption, *merged.keywords], merged.replaced, copy)
+        return ""
 
     def _write_text(self, path: Path, line: str) -> str:
-        """Write beside a photo; returns the text of a person that stays."""
         content = f"{line}\n".encode("utf-8", "backslashreplace")
         old = files.read_bytes(path) if os.path.lexists(path) else b""
-        is_anothers = old.strip() not in (b"", content.strip())
-        if is_anothers and not self._overwrite:
-            self._say(f"{path} holds another text; {_OPTION} replaces it")
-            return files.read_text(path).strip()
         copy = _free_path(path)
-        if is_anothers:
+        replaced = []
+        if old.strip() not in (b"", content.strip()):
+            if not self._options.overwrite_descriptions:
+                self._say(f"{path} holds another text; {_OPTION} replaces it")
+                return files.read_text(path).strip()
+            replaced = [old.decode(errors="replace").strip()]
             self._replace(copy, old)
         self._replace(path, content)
-        replaced = [old.decode(errors="replace").strip()] if is_anothers else []
         self._announce(path, [line], replaced, f"{copy}")
         return ""
 
@@ -201,37 +198,20 @@ class Descriptions:
     def _announce(self, path: Path, texts: list[str], replaced: Sequence[str], copy: str) -> None:
         """Name what a dry run would write, and the words of a person that are replaced."""
         if self._options.dry_run:
-            report(f"{path} would get {', '.join(map(repr, texts)) or 'nothing'}")
+            self._report(f"{path} would get {', '.join(map(repr, texts)) or 'nothing'}")
         if replaced:
             words = ", ".join(map(repr, replaced))
             self._say(f"{path}: {_OPTION} replaces {words}; a copy: {copy}")
             self._notes["files in which words of people are replaced"] += 1
 
-    def _say(self, sentence: str) -> None:
-        if not self._options.quiet:
-            report(sentence)
-
     def close(self) -> None:
         """End exiftool, and report what was left out."""
-        if self._embedder:
-            self._embedder.close()
+        self._embedder.close()
         for note, number in self._notes.items():
             self._say(f"{note}: {number:,}")
 
 
-def merged_xmp(
-    path: Path, description: Description, is_described: bool = False, overwrite: bool = False
-) -> tuple[bytes, Merged]:
-    """The content of an XMP file with the description merged in; see `XmpPacket.merge`."""
-    with files.refuse_os_errors(f"cannot read {path}"):
-        content = path.read_bytes() if os.path.lexists(path) else None
-    packet = XmpPacket(content, str(path))
-    merged = packet.merge(description, is_described, overwrite=overwrite)
-    return packet.as_file(), merged
-
-
 def _free_path(path: Path) -> Path:
     """Where a copy of a text goes: `photo.txt.before`, or `.before2` where that is there."""
-    ends = chain([""], map(str, count(2)))
-    names = (path.with_name(f"{path.name}.before{end}") for end in ends)
+    names = (path.with_name(f"{path.name}.before{end}") for end in chain([""], count(2)))
     return next(name for name in names if not os.path.lexists(name))

@@ -1,0 +1,56 @@
+"""Captions as lines: `path: sentence`, or in a format of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from captioner.errors import UserError
+
+if TYPE_CHECKING:
+    from captioner.caption.caption import Caption
+
+FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")
+"""Of a format."""
+
+
+class _Formatter(Formatter):
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        return kwargs[field_name], field_name  # Neither attributes nor items of a value.
+
+    def format_field(self, value: Any, form: str) -> Any:
+        return "" if value is None else super().format_field(value, form)
+
+
+def formatted(form: str, values: Mapping[str, Any]) -> str:
+    """A line in a format; a field without a value is empty."""
+    try:
+        return _Formatter().vformat(form.replace("\\t", "\t").replace("\\n", "\n"), (), values)
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
+        known = f"the fields are {', '.join(FIELDS)}"
+        raise UserError(f"--format {form} is not understood: {error}; {known}") from None
+
+
+def formatted_caption(form: str, path: str, caption: Caption, rank: int = 1) -> str:
+    """A line for a caption of a photo in a format."""
+    values = {name: getattr(caption, name, None) for name in FIELDS}
+    return formatted(form, {**values, "path": path, "caption": caption.text, "rank": rank})
+
+
+def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None) -> Iterator[str]:
+    """A line for each caption of a photo: in a format, or `path: sentence` with notes.
+
+    is_alone: whether it is the only photo: a sentence has no path, and a single one no doubt.
+    """
+    for rank, version in enumerate((caption, *caption.alternatives), start=1):
+        if form:
+            yield formatted_caption(form, path, version, rank)
+            continue
+        notes = [] if is_alone else [version.drawn_doubt]
+        if caption.alternatives:
+            scores = f"score {version.score:.2f}, log-probability {version.log_probability:.2f}"
+            notes = [scores, version.drawn_doubt]
+        line = version.text if is_alone else f"{path}: {version.text}"
+        noted = ", ".join(filter(None, notes))
+        yield f"{line}  ({noted})" if noted else line

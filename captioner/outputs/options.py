@@ -1,0 +1,115 @@
+"""Where captions go: options declared once, for Python and for `captioner caption`."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from captioner.errors import UserError
+from captioner.outputs.lines import FIELDS, formatted
+from captioner.schema import Config, Probability, Text
+
+PLACES = ("xmp", "text", "embed")
+"""Beside photos, and in them."""
+
+
+def _text(value: str, about: str) -> Any:
+    """A field for a text, which `value` stands for in the command's help."""
+    return Field(None, title=value, description=about)
+
+
+def _switch(about: str) -> Any:
+    return Field(False, description=about)
+
+
+class OutputOptions(Config):
+    """Where captions are written, in which form: options of `captioner caption --help`.
+
+    model, translator, language, search: where captions come from, for records: names or folders, a
+        tag (None is English), and the options of `SearchOptions` that replace the model's own.
+    decoding_seconds: limit for a photo, as `load_image` has it. xmp: for which program.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)  # `json` is a method of pydantic's.
+
+    model: Text = "default"
+    translator: Text | None = None
+    language: Text | None = None
+    search: dict[str, Any] = Field(default_factory=dict)
+    decoding_seconds: float | None = Field(None, gt=0)
+    xmp: Literal["lightroom", "digikam", "darktable"] | None = None
+    format: Text | None = _text("TEXT", "format of a line and of --text: 'sks style, {caption}'")
+    quiet: bool = _switch("print nothing but errors")
+    json_file: Text | None = Field(
+        None,
+        alias="json",
+        title="FILE",
+        description="write captions, words and log-probabilities at the end",
+    )
+    jsonl: Text | None = _text("FILE", "the same, a line a photo, batch by batch")
+    csv: Text | None = _text("FILE", "write captions as a table at the end")
+    parquet: Text | None = _text("FILE", "the same table as Parquet")
+    csv_for: Literal["excel"] | None = _text("PROGRAM", "excel: tabs and UTF-16, for any language")
+    resume: bool = _switch("keep what --jsonl has of unchanged photos, or --text alone")
+    resume_any: bool = _switch("the same for captions of any model, language and search")
+    overwrite: bool = _switch("replace tables and drawings that are there already")
+    overwrite_descriptions: bool = _switch("replace people's words, of which copies are kept")
+    overlay: Text | None = _text("PATH", "draw a panel a word: a picture, or a folder for many")
+    words: Text | None = _text("FOLDER", "draw each word's map as a JPEG")
+    gif: Text | None = _text("PATH", "animate: a .gif, or a folder for many")
+    html: Text | None = _text("FILE", "write a page on which to point at words")
+    strength: Probability = Field(0.8, description="of the overlays, 0 to 1")
+    text: bool = _switch("beside each photo, write the caption as photo.txt")
+    embed: bool = _switch("write caption and nouns into the photos, by exiftool")
+    min_confidence: Probability = Field(0.0, description="describe no photo by a less sure caption")
+    dry_run: bool = _switch("say what --xmp, --text and --embed would write, and do not")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        tables = [self.jsonl, self.json_file, self.csv]
+        others = [self.parquet, self.html, self.overlay, self.gif, self.words]
+        if tables.count("-") > 1 or "-" in others:
+            raise UserError("standard output takes one of --json, --jsonl and --csv, nothing else")
+        is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
+        if self.resumes and self.jsonl in (None, "-") and not is_text_alone:
+            raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
+        of_descriptions = (self.min_confidence, self.overwrite_descriptions, self.dry_run)
+        if any(of_descriptions) and not self.describes_photos:
+            names = "--min-confidence, --overwrite-descriptions and --dry-run"
+            raise UserError(f"{names} need --xmp, --text or --embed")
+        if self.csv_for and not self.csv:
+            raise UserError("--csv-for needs --csv")
+        if self.format:
+            formatted(self.format, dict.fromkeys(FIELDS))  # Refuses what is no format.
+        from captioner.render.overlay import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix
+
+        if self.html:
+            check_suffix(self.html, PAGE_SUFFIXES)
+        for path, suffixes in ((self.overlay, PICTURE_SUFFIXES), (self.gif, (".gif",))):
+            if path and names_a_file(path):
+                check_suffix(path, suffixes)
+        return self
+
+    @property
+    def resumes(self) -> bool:
+        """Whether captions of an earlier run are kept."""
+        return self.resume or self.resume_any
+
+    @property
+    def describes_photos(self) -> bool:
+        """Whether captions go beside photos, or into them."""
+        return bool(self.xmp or self.text or self.embed)
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """The tables and the page, by option."""
+        paths = {"parquet": self.parquet, "jsonl": self.jsonl, "json": self.json_file}
+        paths |= {"csv": self.csv, "html": self.html}
+        return {option: path for option, path in paths.items() if path is not None}
+
+
+def names_a_file(path: str) -> bool:
+    """Whether a path is of one drawing, not of a folder for many."""
+    return bool(Path(path).suffix) and not path.endswith(("/", os.sep)) and not Path(path).is_dir()

@@ -1,0 +1,137 @@
+"""Records of captioned photos: their fields, where they come from, and their rows in tables."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from itertools import chain
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+from typing_extensions import Required, TypedDict
+
+import captioner
+from captioner.caption.caption import sentence
+from captioner.caption.config import captioner_config
+from captioner.errors import UserError
+from captioner.model_folders import ModelFolder, model_folder
+from captioner.outputs.options import PLACES, OutputOptions
+from captioner.schema import Text, plain_type, to_mapping
+from captioner.tables import csv_text
+from captioner.vision.shards import source_status
+
+Record = dict[str, Any]
+"""A photo's `image`, `Caption.to_dict`, `files`, `origin_of`, `file_state`, or `error`."""
+
+_Name = Annotated[Text, Field(min_length=1)]
+
+
+class _OfCaption(TypedDict, total=False):
+    """The fields of a caption that are read again, and are columns."""
+
+    caption: Text
+    log_probability: float | None
+    score: float | None
+    confidence: float | None
+    sure: bool | None
+    word_confidence: list[float | None] | None
+    language: Text | None
+    words: list[Text]
+
+
+class _OfPhoto(TypedDict, total=False):
+    """Those of a photo."""
+
+    by: Text
+    model: Required[_Name]
+    bytes: int
+    modified: Text
+    error: Text
+
+
+class _Saved(_OfCaption, _OfPhoto, total=False):
+    """The fields of a record that are read again; others are kept."""
+
+    image: Required[_Name]
+    alternatives: list[_OfCaption]
+    original: _OfCaption | None
+    files: dict[str, Text]
+    search: dict[str, Any]
+
+
+SAVED = TypeAdapter(_Saved)
+_NUMBERS = {float: "double", bool: "bool", int: "int64"}
+_KINDS: dict[Any, str] = {**_NUMBERS, list[Text]: "string[]", list[float | None]: "double[]"}
+
+
+def _types(fields: type) -> dict[str, str]:
+    kinds = fields.__annotations__.items()
+    return {name: _KINDS.get(plain_type(kind), "string") for name, kind in kinds}
+
+
+_DRAWN = dict.fromkeys(("overlay", "gif", "words_folder", *PLACES), "string")
+TYPES = {"image": "string", "rank": "int32"} | _types(_OfCaption) | _DRAWN | _types(_OfPhoto)
+"""The columns of tables, as in Parquet; CSV has no `words`."""
+
+
+def file_state(status: os.stat_result | None) -> Record:
+    """Size and time of change of a photo's file or shard; empty without one."""
+    if status is None:
+        return {}
+    try:
+        changed = datetime.fromtimestamp(status.st_mtime, timezone.utc).isoformat()
+    except (ValueError, OverflowError, OSError):  # Its years are 1 to 9999.
+        changed = f"@{status.st_mtime}"  # Seconds since 1970, as `date -d` reads them.
+    return {"bytes": status.st_size, "modified": changed}
+
+
+def is_unchanged(source: object, record: Record) -> bool:
+    """Whether a photo's file or shard has the size and time of change of a record."""
+    state = file_state(source_status(source))
+    return bool(state) and state.items() <= record.items()
+
+
+def origin_of(options: OutputOptions) -> Record:
+    """What a run's captions come from, as records have it: digests of weights, search, version."""
+    origin: Record = {"model": options.model, "version": captioner.__version__}
+    with suppress(UserError):  # From Python, a model may have any name.
+        folder = ModelFolder(model_folder(options.model))
+        origin["digest"] = folder.digest
+        origin["search"] = to_mapping(captioner_config(folder).search.override(**options.search))
+        if options.language:
+            origin["translator"] = ModelFolder(model_folder(options.translator or "")).digest
+    return origin
+
+
+def is_by_person(record: Mapping[str, Any]) -> bool:
+    """Whether a person wrote the caption of a record: it is marked, or differs from its words."""
+    versions = [record, record.get("original") or {}, *record.get("alternatives", [])]
+    return record.get("by") == "person" or any(map(_is_edited, versions))
+
+
+def _is_edited(version: Mapping[str, Any]) -> bool:
+    shown, words = version.get("caption", "").split(), version.get("words")
+    return words is not None and shown not in (sentence(words).split(), " ".join(words).split())
+
+
+def rows_of(record: Record) -> Iterator[Record]:
+    """One row a caption."""
+    written = record.get("files", {})
+    of_photo = {**record, **written, "words_folder": written.get("words")}
+    of_photo |= dict.fromkeys(_OfCaption.__annotations__)
+    for rank, version in enumerate([record, *record.get("alternatives", [])], start=1):
+        row = {**of_photo, "rank": rank, **version}
+        yield {name: row.get(name) for name in TYPES}
+
+
+def records_csv(records: Sequence[Record], is_excel: bool) -> str:
+    """The rows, with the columns that have a value."""
+    rows = list(chain.from_iterable(map(rows_of, records)))
+    for row in rows:
+        words = row.pop("words")
+        if scores := row["word_confidence"]:
+            pairs = zip(words, scores, strict=False)
+            row["word_confidence"] = ", ".join(f"{w} {n:.2f}" for w, n in pairs if n is not None)
+    used = {name for row in rows for name, value in row.items() if value is not None}
+    columns = [name for name in TYPES if name in used.union([*TYPES][:5])]
+    return csv_text(rows, columns, "\t" if is_excel else ",")

@@ -1,0 +1,29 @@
+"""Options of outputs, from Python."""
+
+import pytest
+
+from captioner.errors import UserError
+from captioner.outputs.options import OutputOptions
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"overlays": "maps/"}, "unknown field 'overlays'; did you mean 'overlay'?"),
+        ({"json": 3}, "json should be an instance of str, found 3"),
+        ({"strength": 1.5}, "strength should be less than or equal to 1, found 1.5"),
+        ({"xmp": "picasa"}, "xmp 'picasa' is not one of lightroom, digikam, darktable"),
+        ({"resume_any": True}, "--resume needs --jsonl FILE"),
+        ({"text": True, "format": "{caption"}, "--format {caption is not understood"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UserError) as refused:
+        OutputOptions(**options)
+    assert str(refused.value).startswith(sentence)
+
+
+def test_tables_are_listed_by_option() -> None:
+    options = OutputOptions(json="o.json", html="o.html", csv="-")
+    assert options.tables == {"json": "o.json", "csv": "-", "html": "o.html"}
+    assert options.replace(json_file="p.json").tables["json"] == "p.json"
