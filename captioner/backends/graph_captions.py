@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from captioner.arrays import Array
 from captioner.backends.graphs import (
     MAP_SHAPE,
     Graph,
@@ -19,7 +20,7 @@ from captioner.backends.graphs import (
     open_graphs,
     search_inputs,
 )
-from captioner.backends.protocol import Array, Sentence
+from captioner.backends.protocol import Sentence, Words
 from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import ngram_keys
@@ -96,9 +97,7 @@ class GraphCaptions:
             hypotheses = search_hypotheses(stepper, search.maximum_length)
         return in_words(hypotheses, self.vocabulary)
 
-    def teacher_forced(
-        self, annotations: Array, captions: Sequence[Sequence[str]]
-    ) -> list[Sentence]:
+    def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
         """Refused: a graph's step chooses its own words."""
         raise UserError(f"given captions need torch ({INSTALL}) and engine 'torch'")
 

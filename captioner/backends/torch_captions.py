@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from captioner.backends.protocol import Array, CaptionBackend, Sentence
+from captioner.arrays import Array, Values
+from captioner.backends.protocol import CaptionBackend, Sentence, Words
 from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
 from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import SearchOptions
@@ -111,7 +112,7 @@ class TorchCaptions:
 
     @torch.no_grad()
     def search(
-        self, annotations: Any, search: SearchOptions, generator: torch.Generator | None = None
+        self, annotations: Values, search: SearchOptions, generator: torch.Generator | None = None
     ) -> list[list[Sentence]]:
         hypotheses = decode(
             self.decoder,
@@ -125,7 +126,7 @@ class TorchCaptions:
         return in_words(hypotheses, self.vocabulary)
 
     @torch.no_grad()
-    def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Sentence]:
+    def teacher_forced(self, annotations: Values, captions: Sequence[Words]) -> list[Sentence]:
         vocabulary = self.vocabulary
         start, end = vocabulary.start, vocabulary.end
         rows = [torch.tensor([start, *vocabulary.encode(words), end]) for words in captions]

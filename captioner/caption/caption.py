@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
+from captioner.arrays import Array
 from captioner.errors import UserError
 from captioner.render.overlay import MappedCaption, Region, save_picture, scale_region
 from captioner.render.page import PageItem, phrases, save_html
@@ -64,7 +64,7 @@ class Caption:
     words: tuple[str, ...] = field(repr=False)
     log_probability: float
     word_log_probabilities: tuple[float, ...] = field(repr=False)
-    attention: np.ndarray[Any, Any] = field(compare=False, repr=False)
+    attention: Array = field(compare=False, repr=False)
     region: Region | None = field(default=None, repr=False)
     alternatives: tuple[Caption, ...] = field(default=(), repr=False)
     score: float | None = None

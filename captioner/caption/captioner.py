@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from PIL import Image
 
-from captioner.backends.protocol import CaptionBackend, Sentence, new_generator
+from captioner.arrays import Array, Values
+from captioner.backends.protocol import CaptionBackend, Sentence, Words, new_generator
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
 from captioner.caption.confidence import Confidence
@@ -41,7 +42,7 @@ class Prepared(NamedTuple):
     name: str
     photo: ImageSource
     region: Region
-    pixels: np.ndarray[Any, Any]
+    pixels: Array
     status: os.stat_result | None = None  # Of its file, before it was read.
 
     def captioned(self, caption: Caption) -> Caption:
@@ -83,11 +84,11 @@ class Captioner:
         """Rows and columns of an attention map."""
         return self.backend.map_shape
 
-    def annotations(self, photos: Sequence[Image.Image]) -> Any:
+    def annotations(self, photos: Sequence[Image.Image]) -> Values:
         """Photos from `load_image` -> annotation vectors (B, L, D)."""
         return self.backend.encode(np.stack([self.preprocessing.pixels(each) for each in photos]))
 
-    def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Caption]:
+    def teacher_forced(self, annotations: Values, captions: Sequence[Words]) -> list[Caption]:
         """Annotation vectors (B, L, D) and the words of a caption for each -> captions.
 
         Their log-probabilities and maps are those of the search, up to rounding. A word that the
@@ -96,7 +97,7 @@ class Captioner:
         return [self._caption(each) for each in self.backend.teacher_forced(annotations, captions)]
 
     def caption_annotations(
-        self, annotations: Any, search: SearchOptions | None = None, generator: Any = None
+        self, annotations: Values, search: SearchOptions | None = None, generator: Any = None
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
@@ -113,7 +114,7 @@ class Captioner:
         return captions
 
     def caption_pixels(
-        self, pixels: np.ndarray[Any, Any], search: SearchOptions, generator: Any = None
+        self, pixels: Array, search: SearchOptions, generator: Any = None
     ) -> list[Caption]:
         """Preprocessed photos (B, 3, size, size), uint8 -> captions, in order."""
         return self.caption_annotations(self.backend.encode(pixels), search, generator)
