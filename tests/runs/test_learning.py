@@ -8,7 +8,7 @@ import torch
 from run_samples import Config
 
 import captioner
-from captioner.backends.torch_translations import TorchTranslations
+from captioner.backends.torch_translations import TorchTranslations, make_model
 from captioner.data.parallel import number_pairs
 from captioner.data.shapes import (
     UNSEEN_SEED,
@@ -126,7 +126,7 @@ def test_it_reads_numbers_it_never_saw(name: str, tmp_path: Path) -> None:
     source = WordVocabulary.learn((pair.source for pair in pairs), 1, "keep")
     target = WordVocabulary.learn((pair.target for pair in pairs), 1, "keep")
     torch.manual_seed(0)
-    learner = MODELS[name].make(len(source), len(target))
+    learner = make_model(MODELS[name], len(source), len(target))
     rise: dict[str, Any] = {"learning_rate": 0.006, "warmup_steps": 20}
     if name == "transformer, post-norm":  # It needs a longer warm-up.
         rise = {"learning_rate": 0.003, "warmup_steps": 100}
