@@ -55,7 +55,7 @@ NOT_RUN = {
     "jupyter": "opens a window; tests/notebooks runs the notebooks",
     "mkdir": "the fixtures make these folders",
     "for": "downloads",
-    "cat": "tests/cli/test_resume.py joins tables",
+    "cat": "tests/outputs/test_resume.py joins tables",
     "(cd": "unpacks what was downloaded",
     "unzip": "likewise",
     "rm": "likewise",
@@ -219,7 +219,7 @@ SAID = (
 )
 """What each of the Python examples prints, among other things.
 
-The third writes files and prints nothing: tests/cli/test_outputs.py runs it and reads them."""
+The third writes files and prints nothing: tests/outputs/test_outputs.py runs it and reads them."""
 
 
 @pytest.mark.slow

@@ -70,10 +70,10 @@ class GraphCaptions:
         """See `CaptionBackend`. Each worker has its share of the threads."""
         threads = max(1, self.threads // max(1, workers))
         if threads not in self.graphs:  # A graph keeps the threads that it was opened with.
-            if ModelFolder(self.folder.path).digests != self.folder.digests:
-                files = self.folder.files
-                raise UserError(f"the graphs in {files} have changed; load the model again")
-            self.graphs[threads], _ = open_graphs(self.folder, GRAPHS, threads)
+            folder = ModelFolder(self.folder.path)
+            if folder.digests != self.folder.digests:
+                raise UserError(f"the graphs in {folder.files} have changed; load the model again")
+            self.graphs[threads], _ = open_graphs(folder, GRAPHS, threads)
         return replace(self, threads=threads)
 
     def encode(self, pixels: Array) -> Array:
@@ -93,7 +93,8 @@ class GraphCaptions:
         rules = search_inputs(constraints, len(self.vocabulary))
         _, start, step = self.graphs[self.threads]
         with graph_errors(self.folder.path):
-            stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
+            inputs = {"annotations": np.asarray(annotations, np.float32)}
+            stepper = GraphStepper(start, step, inputs, rules)
             hypotheses = search_hypotheses(stepper, search.maximum_length)
         return in_words(hypotheses, self.vocabulary)
 
@@ -105,9 +106,7 @@ class GraphCaptions:
         return all_ngrams_known(words, self.vocabulary, self.ngrams)
 
 
-def open_captions(
-    folder: ModelFolder, device: str = "cpu", precision: str = "float32"
-) -> GraphCaptions:
+def open_captions(folder: ModelFolder) -> GraphCaptions:
     """The backend of a model folder with graphs, which are of its config and vocabulary."""
     files = folder.files
     config = folder.read("captioner", CaptionNetworksConfig)

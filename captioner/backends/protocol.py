@@ -118,7 +118,8 @@ def new_generator(backend: CaptionBackend | TranslationBackend, search: AnySearc
     if not search.sample:
         return None
     if not backend.can_sample:
-        raise UserError(f"sampling needs torch ({INSTALL}) and engine 'torch'")
+        advice = f"sampling needs torch ({INSTALL}) and engine 'torch'"
+        raise UserError(f"the engine {backend.engine!r} draws no samples: {advice}")
     from captioner.decoding.loop import make_generator
 
     return make_generator(search, backend.device)

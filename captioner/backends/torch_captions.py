@@ -166,6 +166,8 @@ def networks_of(backend: CaptionBackend) -> TorchCaptions:
 def load_networks(folder: ModelFolder) -> TorchCaptions:
     """The networks of a model folder on the CPU, to train or to compute."""
     config = folder.read("captioner", CaptionNetworksConfig)
+    if folder.has_graphs and not folder.has_weights:
+        raise UserError(f"{folder.path} holds graphs alone; give the model that was exported")
     folder.check()
     files = folder.files
     vocabulary = Vocabulary.load(files / VOCABULARY)

@@ -62,6 +62,7 @@ class TorchTranslations:
             chosen["alignment_head"] = None if head == "mean" else head
         if isinstance(self.model, Transformer):
             self.model.config = self.model.config.replace(**chosen)
+            self.config = self.config.replace(transformer=self.model.config)
         elif chosen:
             raise UserError("an alignment layer or head needs a Transformer, which this is not")
 
