@@ -214,7 +214,7 @@ def test_the_commands_that_need_large_data_are_understood() -> None:
 
 SAID = (
     *("most at row", "14, 14)", "", "sentence 2 is of the type", "CIDEr-D"),
-    *("torch.Size([1, 1, 512]) tensor(1.", "torch.Size([1, 49, 256]) (7, 7)", "5 True\n5 True"),
+    *("torch.Size([1, 1, 512]) tensor(1.", "torch.Size([1, 49, 256]) (7, 7)", "", "5 True\n5 True"),
     "0.jpg ('a dog runs', 'a brown dog')",
 )
 """What each of the Python examples prints, among other things.

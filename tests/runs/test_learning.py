@@ -79,7 +79,7 @@ def test_it_says_what_is_there_and_looks_at_it(
         assert pointing["attention"] > 2 * pointing["centre"]
     assert scores.spread["moving"]
     # Shown grey pictures it cannot be right: the score comes from looking.
-    captions = model.caption_annotations(model.encode(torch.zeros(50, 3, 64, 64)))
+    captions = model.caption_annotations(model.backend.encoder.encode(torch.zeros(50, 3, 64, 64)))
     unseen = generate(50, 7, PICTURES)
     assert sum(c.words == e.words for c, e in zip(captions, unseen, strict=True)) <= 15
 
