@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -101,6 +101,9 @@ class GraphCaptions:
     def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
         """Refused: a graph's step chooses its own words."""
         raise UserError(f"given captions need torch ({INSTALL}) and engine 'torch'")
+
+    def unknown(self, words: Iterable[str]) -> list[str]:
+        return sorted({word for word in words if word not in self.vocabulary})
 
     def is_sentence(self, words: Sequence[str]) -> bool:
         return all_ngrams_known(words, self.vocabulary, self.ngrams)

@@ -1,6 +1,6 @@
 """The protocols of backends, which compute the networks of captioners and translators."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from captioner.arrays import Array, Values
@@ -73,6 +73,9 @@ class CaptionBackend(Protocol):
 
         A word that it lacks is fed and scored as the unknown-word token, as in training.
         """
+
+    def unknown(self, words: Iterable[str]) -> list[str]:
+        """Those words, each once, for which it has the unknown-word token alone."""
 
     def is_sentence(self, words: Sequence[str]) -> bool:
         """Whether people wrote all n-grams of a caption; False of a model without n-grams."""

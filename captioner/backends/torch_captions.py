@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -144,6 +144,9 @@ class TorchCaptions:
             )
             for row, words in enumerate(captions)
         ]
+
+    def unknown(self, words: Iterable[str]) -> list[str]:
+        return sorted({word for word in words if word not in self.vocabulary})
 
     def is_sentence(self, words: Sequence[str]) -> bool:
         return all_ngrams_known(words, self.vocabulary, self.ngrams)

@@ -55,6 +55,7 @@ class Caption:
         given and read again; of other photos a small copy is kept.
     name: of the photo, such as its path; None of a caption that was made without its photo.
     status: of the photo's file, or of its shard, before the photo was read; None of other photos.
+    given: whether a person gave the words, which were then scored; see `Captioner.explain`.
     language, original: of a translated caption, its tag, such as "de", and the English one.
 
     Equality ignores the maps, the photo and its name.
@@ -74,6 +75,7 @@ class Caption:
     photo: ImageSource | None = field(default=None, compare=False, repr=False)
     name: str | None = field(default=None, compare=False, repr=False)
     status: os.stat_result | None = field(default=None, compare=False, repr=False)
+    given: bool = False
     language: str | None = None
     original: Caption | None = field(default=None, repr=False)
 
