@@ -1,10 +1,10 @@
 """The configs of encoders; imports no torch."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from captioner.schema import Kinds, Share
+from captioner.schema import Kinds, Share, Size
 
 
 class EncoderConfig(Kinds):
@@ -45,6 +45,14 @@ class NetworkConfig(EncoderConfig):
         description='timm/ and a name of timm\'s, which needs "captioner[timm]", or torchvision/ '
         "and a name of torchvision's classifiers"
     )
+
+    map_size: Size | None = Field(
+        None, description="rows and columns that the map is averaged to; by default its own"
+    )
+
+    def __repr_args__(self) -> Any:
+        """Without None: digests of stored features stay valid."""
+        return [(name, value) for name, value in super().__repr_args__() if value is not None]
 
     @property
     def library_name(self) -> str:
