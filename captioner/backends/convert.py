@@ -81,7 +81,7 @@ def read_published(
     state = {}
     for name, tensor in found[place].items():
         module, _, kind = name.rpartition(".")
-        state[f"{ours.get(module, module)}.{kind}"] = tensor
+        state[f"{ours.get(module, module)}.{kind}".removeprefix(".")] = tensor
     try:
         state[f"{_KEY}.bias"] = state[f"{_KEY}.bias"] + state.pop(f"{_QUERY}.bias")
         state.pop(f"{_ENERGY}.bias", None)

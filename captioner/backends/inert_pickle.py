@@ -132,10 +132,11 @@ def _read_sequence(file: BinaryIO) -> tuple[Any, _Numbers]:
         raise ValueError("torch did not write it")
     unpickler = _Unpickler(file)
     root = unpickler.load()
-    places = {}
-    for key in _Unpickler(file).load():
-        places[key] = file.seek(8, os.SEEK_CUR)
-        file.seek(unpickler.storages[key].size, os.SEEK_CUR)
+    keys = _Unpickler(file).load()
+    places, place = {}, file.tell()
+    for key in keys:
+        places[key] = place + 8
+        place += 8 + unpickler.storages[key].size
 
     def numbers(storage: _Storage) -> bytes:
         file.seek(places[storage.key])

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from captioner.schema import Kinds, Share, Size
+from captioner.schema import Kinds, Share
 
 
 class EncoderConfig(Kinds):
@@ -46,8 +46,8 @@ class NetworkConfig(EncoderConfig):
         "and a name of torchvision's classifiers"
     )
 
-    map_size: Size | None = Field(
-        None, description="rows and columns that the map is averaged to; by default its own"
+    map_size: int | None = Field(
+        None, ge=1, le=256, description="rows and columns of the map, averaged; by default its own"
     )
 
     def __repr_args__(self) -> Any:
