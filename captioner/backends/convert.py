@@ -60,7 +60,7 @@ TORCHVISION = {"vgg19": "vgg19", "resnet152": "torchvision/resnet152"}
 Its DenseNet-161 is missing: its size there, 1,920, is not 2,208, so that no checkpoint has it.
 """
 
-_LAYERS = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
+_LAYERS = {"0": "conv1", "1": "bn1", "4": "layer1", "5": "layer2", "6": "layer3", "7": "layer4"}
 """Of torchvision's ResNets, by their place in the tutorial's `Sequential`."""
 
 
@@ -89,7 +89,7 @@ def read_published(
         vocabulary, rows = _vocabulary(word_map, len(state["embedding.weight"]))
         for name in ShowAttendTellDecoder.word_tensors:
             state[name] = state[name][rows]
-    except (LookupError, RuntimeError, ValueError) as error:
+    except (LookupError, RuntimeError, TypeError, ValueError) as error:
         problem = f"is damaged, or of another architecture than {code.name} ({error})"
         raise UserError(f"checkpoint {path} {problem}") from None
     decoder = ShowAttendTellDecoder(config, len(vocabulary))
@@ -155,7 +155,7 @@ def _encoder(path: Path, tensors: Mapping[str, Tensor], given: str | None) -> En
     if not theirs:
         raise UserError(f"checkpoint {path} has no encoder: give --encoder a name or its file")
     for name, tensor in theirs.items():
-        _, layer, rest = name.split(".", 2)
-        state[f"network.{_LAYERS[int(layer)]}.{rest}"] = tensor
+        layer, _, rest = name.removeprefix("resnet.").partition(".")
+        state[f"network.{_LAYERS.get(layer, layer)}.{rest}"] = tensor
     fill(encoder, state, f"the encoder of checkpoint {path} is no ResNet-101")
     return encoder

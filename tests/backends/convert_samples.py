@@ -38,7 +38,6 @@ class TutorialDecoder(nn.Module):
         self.attention.decoder_att = nn.Linear(HIDDEN, ATTENTION)
         self.attention.full_att = nn.Linear(ATTENTION, 1)
         self.embedding = nn.Embedding(len(TUTORIAL_MAP), EMBEDDING)
-        self.dropout = nn.Dropout(0.5)
         self.decode_step = nn.LSTMCell(EMBEDDING + memory, HIDDEN)
         self.init_h = nn.Linear(memory, HIDDEN)
         self.init_c = nn.Linear(memory, HIDDEN)
