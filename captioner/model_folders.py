@@ -143,6 +143,9 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     if is_address(name_or_path):
         return _fetch(name_or_path)
     path = Path(os.path.expanduser(name_or_path))
+    if path.suffix in (".tar", ".pth", ".pt") and os.path.isfile(path):
+        advice = f"captioner convert {path} --word-map FILE --out FOLDER makes one"
+        raise UserError(f"{path} is a checkpoint, not a model folder; {advice}")
     if not os.path.isdir(path):  # Unlike `Path.is_dir`, False for names too long.
         raise UserError(
             f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "

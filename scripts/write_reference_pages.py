@@ -35,7 +35,7 @@ def sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[C
         section = section_of(field.annotation)
         if section is CaptionDecoderConfig:
             for kind_name, config in KINDS.items():
-                yield f"{name} ({kind_name})", config
+                yield from sections(config, f"{name} ({kind_name})")
         elif section is not None:
             yield from sections(section, f"{prefix}.{name}" if prefix else name)
         if section is EncoderRecipe:

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
     *("installation", "captioning", "drawing", "descriptions", "shards", "fine_tuning"),
-    *("training", "translation", "serving", "onnx", "scale", "evaluation"),
+    *("training", "translation", "serving", "onnx", "scale", "coming_from", "evaluation"),
     *("extending", "how_it_works", "questions", "results/index"),
 )
 """Of docs/, in the order in which their commands can be run."""

@@ -6,6 +6,7 @@ Each has two halves: `project_keys`, run once a memory, and `forward`, run for e
 """
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +59,7 @@ class AdditiveScore(Score):
 
     bias: add b, as Xu et al. do; Bahdanau et al. have none.
     temperature: divides the scores; below 1 the attention is narrower. 1 in the papers.
+    activation: tanh, or relu in its place, as in some published code.
     """
 
     def __init__(
@@ -67,9 +69,11 @@ class AdditiveScore(Score):
         attention_size: int,
         bias: bool = True,
         temperature: float = 1.0,
+        activation: Literal["tanh", "relu"] = "tanh",
     ) -> None:
         super().__init__()
         self.temperature = temperature
+        self.activation = activation
         self.query_projection = cpu.Linear(query_size, attention_size, bias=False)
         self.key_projection = nn.Linear(memory_size, attention_size, bias=bias)
         self.energy = nn.Linear(attention_size, 1, bias=False)
@@ -86,13 +90,15 @@ class AdditiveScore(Score):
         """Queries (..., Q, H) and a memory -> scores (..., Q, L)."""
         keys = memory.keys
         projected = self.query_projection(query)  # (..., Q, A)
-        if keys.dim() == 3 and not torch.is_grad_enabled() and cpu.enabled(keys.device):
+        is_plain = torch.is_grad_enabled() or self.activation == "relu"
+        if keys.dim() == 3 and not is_plain and cpu.enabled(keys.device):
             # Decoding 32 photos at once takes 42 ms a photo in place of 101.
             exponentials = memory.key_exponentials
             v = self.scaled_energy()
             scores = cpu.additive_scores(projected, keys, exponentials, v)
             return scores.to(projected.dtype)  # (B, Q, L)
-        match = torch.tanh(projected.unsqueeze(-2) + keys.unsqueeze(-3))  # (..., Q, L, A)
+        total = projected.unsqueeze(-2) + keys.unsqueeze(-3)  # (..., Q, L, A)
+        match = torch.relu(total) if self.activation == "relu" else torch.tanh(total)
         return match @ self.scaled_energy()  # (..., Q, L)
 
 

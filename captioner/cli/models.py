@@ -1,4 +1,4 @@
-"""`captioner calibrate`, `export` and `info`: commands on whole models."""
+"""`captioner calibrate`, `convert`, `export` and `info`: commands on whole models."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ from captioner.model_folders import ModelFolder, is_address, model_folder, own_f
 
 
 def add_commands(commands: shared.Commands) -> None:
-    """Add the three commands to the command line."""
+    """Add the four commands to the command line."""
     usage, summary = "calibrate MODEL --annotations FILE [options]", "fit a model's confidence"
     parser, add = shared.add_parser(commands, run_calibrate, usage, summary)
     add("model", "MODEL", "a model folder; it is written to")
@@ -32,6 +32,14 @@ def add_commands(commands: shared.Commands) -> None:
     about = "in which large weights are stored; all arithmetic is float32"
     add("--precision", f"{{{','.join(kinds)}}}", about, choices=kinds, default="float32")
     add("--page", "", "add a page for browsers, with onnxruntime-web, which npm fetches")
+    add("--overwrite", "", "replace files of FOLDER")
+
+    usage, summary = "convert CHECKPOINT --word-map FILE --out FOLDER", "convert others' models"
+    _, add = shared.add_parser(commands, run_convert, usage, summary)
+    add("checkpoint", "CHECKPOINT", "a file of the tutorial's or of AaronCCWong's code")
+    add("--word-map", "FILE", "the words and their numbers, as JSON", required=True)
+    add("--encoder", "NAME", "of a checkpoint without one: vgg19, resnet152 or a file")
+    add("--out", "FOLDER", "the model folder to write", required=True)
     add("--overwrite", "", "replace files of FOLDER")
 
     usage, summary = "info [MODEL]", "describe a model"
@@ -101,6 +109,32 @@ def run_export(arguments: argparse.Namespace) -> None:
         export_model(load_model(model.path), folder, arguments.precision)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {size / 1e6:.1f} MB, {stored}")
+
+
+def run_convert(arguments: argparse.Namespace) -> None:
+    """Converts a published checkpoint of Show, Attend and Tell to a model folder:
+    of sgrvinod's PyTorch tutorial, or of AaronCCWong's code. Nothing of the
+    checkpoint runs.
+
+      captioner convert BEST_checkpoint_coco.pth.tar --word-map WORDMAP_coco.json --out models/coco
+      captioner convert model_10.pth --word-map word_dict.json --encoder vgg19 --out models/vgg
+
+    The encoders vgg19 and resnet152 have torchvision's weights, which are
+    downloaded once.
+    """
+    check_files([("--out", arguments.out)], arguments.overwrite, folders=("--out",))
+
+    import torch
+
+    from captioner.backends.convert import read_published
+    from captioner.caption.captioner import Captioner
+    from captioner.caption.folder import save_model
+
+    checkpoint, words = Path(arguments.checkpoint), Path(arguments.word_map)
+    networks, search, code = read_published(checkpoint, words, arguments.encoder)
+    card = f"# {Path(arguments.out).name}\n\nConverted from {checkpoint.name}, of {code}.\n"
+    save_model(Captioner(networks, search, card=card), Path(arguments.out), torch.float32)
+    print(f"{arguments.out}: {networks}, of {code}")
 
 
 def run_info(arguments: argparse.Namespace) -> None:

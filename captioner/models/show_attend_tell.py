@@ -37,8 +37,11 @@ class ShowAttendTellDecoder(CaptionDecoder):
     def __init__(self, config: DecoderConfig, vocabulary_size: int) -> None:
         super().__init__(config)
         embedding, hidden, memory = config.embedding_size, config.hidden_size, config.memory_size
+        activation = config.score.activation
         self.attention = Attention(
-            AdditiveScore(hidden, memory, config.attention_size, temperature=config.temperature),
+            AdditiveScore(
+                hidden, memory, config.attention_size, True, config.temperature, activation
+            ),
             SoftSelection() if config.selection == "soft" else HardSelection(),
         )
         self.embedding = empty_embedding(vocabulary_size, embedding)
@@ -66,8 +69,9 @@ class ShowAttendTellDecoder(CaptionDecoder):
     def start(self, memory: Memory) -> DecoderState:
         """A memory of B sources -> the state before the first word, (B, 1, H). Section 3.1.2."""
         mean = self._drop(memory.values.mean(dim=1, keepdim=True))  # (B, 1, D)
-        hidden = torch.tanh(self.initial_hidden(mean))  # (B, 1, H)
-        cell = torch.tanh(self.initial_cell(mean))  # (B, 1, H)
+        hidden, cell = self.initial_hidden(mean), self.initial_cell(mean)  # (B, 1, H) each
+        if self.config.start_tanh:
+            hidden, cell = torch.tanh(hidden), torch.tanh(cell)
         return DecoderState(memory, at_least_float32(hidden), at_least_float32(cell))
 
     def step(self, tokens: Tensor, state: object) -> Step:
@@ -107,7 +111,8 @@ class ShowAttendTellDecoder(CaptionDecoder):
         # costs more than the products, there and in the backward pass.
         of_context = self.lstm.weight_ih[:, self.config.embedding_size :]
         weights = _autocast(torch.cat([of_context, self.lstm.weight_hh], dim=1))
-        recur = self._recur_on_cpu if cpu.enabled(tokens.device) else self._recur
+        is_by_hand = cpu.enabled(tokens.device) and self.config.score.activation == "tanh"
+        recur = self._recur_on_cpu if is_by_hand else self._recur
         hidden, attended = recur(weights, word_gates, state, generator, expected)
         features = self._output_features(embedded, hidden, attended.context)
         logits = self.output(features)  # (B, K, T, V)

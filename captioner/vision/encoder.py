@@ -256,11 +256,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     raise UserError(f"weights file {path} does not hold named tensors")
 
 
-def torchvision_weights(name: str) -> dict[str, Tensor]:
-    """Torchvision's ImageNet weights, downloaded on first use, then checked by SHA-256."""
+def torchvision_weights(name: str, version: str = "DEFAULT") -> dict[str, Tensor]:
+    """Torchvision's ImageNet weights, downloaded on first use, then checked by SHA-256.
+
+    version: torchvision's name of them, by default the newest.
+    """
     from torchvision.models import get_model_weights  # Takes about as long as importing torch.
 
-    entry = get_model_weights(name).DEFAULT
+    entry = getattr(get_model_weights(name), version)
     place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
     advice = f"fetch {entry.url} on a machine with a network and put it at {place}, or give a file"
     with refuse_errors(f"the weights of {name} could not be downloaded or are damaged", advice):

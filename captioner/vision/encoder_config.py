@@ -1,6 +1,6 @@
 """The configs of encoders; imports no torch."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -45,6 +45,14 @@ class NetworkConfig(EncoderConfig):
         description='timm/ and a name of timm\'s, which needs "captioner[timm]", or torchvision/ '
         "and a name of torchvision's classifiers"
     )
+
+    map_size: int | None = Field(
+        None, ge=1, le=256, description="rows and columns of the map, averaged; by default its own"
+    )
+
+    def __repr_args__(self) -> Any:
+        """Without None: digests of stored features stay valid."""
+        return [(name, value) for name, value in super().__repr_args__() if value is not None]
 
     @property
     def library_name(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
@@ -54,7 +55,13 @@ class NetworkEncoder(Encoder):
 
     def forward(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, D)."""
-        return self._feature_map(images).flatten(start_dim=2).transpose(1, 2)
+        return self._pooled_map(images).flatten(start_dim=2).transpose(1, 2)
+
+    def _pooled_map(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns), `map_size` if set."""
+        features = self._feature_map(images)
+        size = self.config.map_size
+        return features if size is None else functional.adaptive_avg_pool2d(features, size)
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns. Raises `UserError` for a size that the network cannot read."""
@@ -75,7 +82,7 @@ class NetworkEncoder(Encoder):
             refusal = f"{self.config.name} cannot read images of {height} x {width} pixels"
             with refuse_errors(refusal), torch.device("meta"):
                 images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
-                shape = on_meta._feature_map(images).shape
+                shape = on_meta._pooled_map(images).shape
             if len(shape) != 4:
                 raise UserError(f"{self.config.name} has no spatial feature map")
             self._shapes[height, width] = shape[1], shape[2], shape[3]

@@ -46,7 +46,7 @@ NETWORKS = {  # With the side of a photo; each brings an operator that the other
 }
 DECODERS: list[dict[str, Any]] = [
     {},
-    {"gate": "vector", "deep_output": False},
+    {"gate": "vector", "deep_output": False, "score": {"kind": "additive", "activation": "relu"}},
     {"selection": "hard", "gate": "none", "output_tanh": True, "standardise": True},
 ]
 

@@ -1,0 +1,179 @@
+"""Reads the tensors of torch's checkpoints; nothing of their pickles runs.
+
+A pickle names classes and functions, and calls them. Here every name is a class of `Record`, which
+holds what it is given. A tensor is such a record, too: its numbers are read afterwards, and its
+place among them is checked. So files of whole modules are read as well as state dicts.
+
+Both of torch's formats are read, without `torch.load`. Since 1.6 a file is a zip, with the pickle
+in `NAME/data.pkl` and each storage in `NAME/data/KEY`. Before, it is five pickles (magic number,
+version, machine, the objects, the keys of their storages) and then, of each storage, the number of
+its elements, in 8 bytes, and the elements.
+"""
+
+import io
+import os
+import pickle
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from captioner.files import opened_file
+from captioner.memory_limits import check_memory
+from captioner.vision.encoder import refuse_errors
+
+_MAGIC = 0x1950A86A20F9469CFC6C
+_PARTS = ("_parameters", "_buffers", "_modules")  # Of a module; not in the names of its tensors.
+_TENSORS = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2")
+_PARAMETERS = ("torch._utils._rebuild_parameter", "torch.nn.parameter.Parameter")
+_ALIASES = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
+_TYPES = {"char": torch.int8, "byte": torch.uint8, **{n: getattr(torch, n) for n in _ALIASES}}
+"""The types of storages, by the beginning of their classes' names in lower case."""
+
+
+class Record:
+    """What a pickle makes in place of an object; runs nothing.
+
+    name: of the class or function. given: to it. items: set in it, and its attributes.
+    """
+
+    name: ClassVar[str] = ""
+    given: tuple[Any, ...]
+    items: dict[Any, Any]
+
+    def __new__(cls, *given: Any, **_: Any) -> "Record":
+        record = object.__new__(cls)
+        record.given, record.items = given, {}
+        return record
+
+    def __call__(self, *given: Any) -> "Record":
+        return Record(self, *given)
+
+    def __setstate__(self, state: Any) -> None:
+        self.items.update(state if isinstance(state, dict) else {})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.items[key] = value
+
+    def append(self, *_: Any) -> None:
+        """Ignore an item of a list or set of an unknown kind."""
+
+    extend = add = append
+
+
+class _Storage(NamedTuple):
+    """Numbers of one type, by their key in the file; size in bytes."""
+
+    key: str
+    dtype: torch.dtype
+    size: int
+
+
+class _Unpickler(pickle.Unpickler):
+    """Builds plain values, records and storages."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__(file, encoding="utf-8")
+        self.storages: dict[str, _Storage] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        """A new class of records for every name."""
+        return type("Record", (Record,), {"name": f"{module}.{name}"})
+
+    def persistent_load(self, saved: Any) -> Any:
+        """A storage; or the class of a module, beside which old files have its source."""
+        kind, made_by, *rest = saved
+        if kind == "module":
+            return made_by
+        key, _, count, *view = rest
+        if not isinstance(key, str) or not isinstance(count, int) or any(view):
+            raise ValueError("a storage has no key, no size, or is part of another")
+        dtype = _TYPES[made_by.name.rpartition(".")[2].removesuffix("Storage").lower()]
+        return self.storages.setdefault(key, _Storage(key, dtype, count * dtype.itemsize))
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """The tensors of modules and dictionaries in a file of `torch.save`, by their dotted names.
+
+    Leaves out those of lists, as an optimizer's. Raises `UserError` for a file that is damaged, or
+    no checkpoint.
+    """
+    problem = f"checkpoint {path} cannot be read"
+    with opened_file(path, "checkpoint") as file, refuse_errors(problem, "download it again"):
+        size = os.path.getsize(path)
+        check_memory(size, f"checkpoint {path}")
+        root, numbers = (_read_zip if file.read(4) == b"PK\3\4" else _read_sequence)(file)
+        return _tensors(root, numbers, size)
+
+
+_Numbers = Callable[[_Storage], bytes]
+"""Reads the bytes of a storage."""
+
+
+def _read_zip(file: BinaryIO) -> tuple[Any, _Numbers]:
+    """What a zip holds, and the reader of its storages."""
+    archive = zipfile.ZipFile(file)
+    if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+        raise ValueError("it is compressed")
+    (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+    folder = name.removesuffix(".pkl")
+    root = _Unpickler(io.BytesIO(archive.read(name))).load()
+    return root, lambda storage: archive.read(f"{folder}/{storage.key}")
+
+
+def _read_sequence(file: BinaryIO) -> tuple[Any, _Numbers]:
+    """What a file from before torch 1.6 holds, and the reader of its storages."""
+    file.seek(0)
+    magic, *_ = (_Unpickler(file).load() for _ in range(3))
+    if magic != _MAGIC:
+        raise ValueError("torch did not write it")
+    unpickler = _Unpickler(file)
+    root = unpickler.load()
+    keys = _Unpickler(file).load()
+    places, place = {}, file.tell()
+    for key in keys:
+        places[key] = place + 8
+        place += 8 + unpickler.storages[key].size
+
+    def numbers(storage: _Storage) -> bytes:
+        file.seek(places[storage.key])
+        return file.read(storage.size)
+
+    return root, numbers
+
+
+def _tensors(root: Any, numbers: _Numbers, largest: int) -> dict[str, Tensor]:
+    """The tensors below an object, by name. largest: bytes of the file."""
+    flat: dict[str, Tensor] = {}  # Of each storage: all its numbers.
+    tensors = {}
+    for name, record in _named(root, "", set()):
+        storage, first, size, strides = record.given[:4]
+        if storage.key not in flat:
+            content = numbers(storage) if 0 <= storage.size <= largest else b""
+            if len(content) != storage.size:
+                raise ValueError(f"the file ends before the tensor {name!r}")
+            flat[storage.key] = torch.frombuffer(bytearray(content), dtype=storage.dtype)
+        steps = zip(size, strides, strict=True)
+        last = first + sum((length - 1) * stride for length, stride in steps)
+        if min(first, *size, *strides, 0) < 0 or last >= len(flat[storage.key]):
+            raise ValueError(f"the tensor {name!r} reaches beyond its storage")
+        tensors[name] = flat[storage.key].as_strided(size, strides, first)
+    return tensors
+
+
+def _named(node: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Record]]:
+    """The records of tensors below a node. seen: the nodes so far; a pickle may have circles."""
+    if isinstance(node, Record) and node.name in _PARAMETERS:
+        node = node.given[0]
+    items = node.items if isinstance(node, Record) else node
+    if isinstance(node, Record) and node.name in _TENSORS:
+        yield name, node
+    elif isinstance(items, dict) and id(node) not in seen:
+        seen.add(id(node))
+        for key, value in items.items():
+            if isinstance(key, str):
+                inner = name if key in _PARTS else f"{name}.{key}".removeprefix(".")
+                yield from _named(value, inner, seen)
