@@ -22,7 +22,7 @@ from captioner.backends.graphs import (
 from captioner.backends.protocol import Array, Sentence
 from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import ngram_keys
+from captioner.decoding.rules import PLACES, ngram_keys, ngram_table
 from captioner.decoding.search import search_hypotheses
 from captioner.errors import INSTALL, GraphError, UserError
 from captioner.files import read_bytes
@@ -32,13 +32,15 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
+_SORTED_KEYS = "ngrams"  # An input of a step of 0.4.0.dev0.
 
 
 @dataclass(repr=False, eq=False)
 class GraphCaptions:
     """The `CaptionBackend` of a folder's graphs. threads: of each graph.
 
-    graphs: encoder, start and step, by their number of threads. shape: L, D.
+    graphs: encoder, start and step, by their number of threads. shape: L, D. ngrams: the table of
+    `Rules`. sorted_keys: of the n-grams, for graphs of 0.4.0.dev0, which have no table.
     """
 
     engine: ClassVar[str] = "graphs"
@@ -51,6 +53,7 @@ class GraphCaptions:
     map_shape: tuple[int, int]
     shape: tuple[int, int]
     ngrams: Array | None
+    sorted_keys: Array | None
     threads: int
     graphs: dict[int, list[Graph]] = field(default_factory=dict)
 
@@ -90,6 +93,8 @@ class GraphCaptions:
     ) -> list[list[Sentence]]:
         constraints = caption_constraints(search, self.vocabulary, self.ngrams)
         rules = search_inputs(constraints, len(self.vocabulary))
+        if self.sorted_keys is not None:
+            rules[_SORTED_KEYS] = self.sorted_keys
         _, start, step = self.graphs[self.threads]
         with graph_errors(self.folder.path):
             stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
@@ -115,22 +120,28 @@ def open_captions(
     vocabulary = Vocabulary.load(files / VOCABULARY)
     threads = default_threads()
     graphs, weights = open_graphs(folder, GRAPHS, threads)
-    ngrams = None
+    keys = table = None
     with graph_errors(files):
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
         shape = rows * columns, config.decoder.memory_size  # L, D
+        is_old = _SORTED_KEYS in step.inputs
         if weights is None and os.path.isfile(files / NGRAMS):
-            ngrams = np.frombuffer(read_bytes(files / NGRAMS, "n-grams"), "<i8")
+            table = np.frombuffer(read_bytes(files / NGRAMS, "n-grams"), "<i8")
+            keys = table if is_old else None
+            if len(table) < len(vocabulary) + PLACES and not is_old:
+                raise GraphError(f"{files / NGRAMS} is damaged; export the captioner again")
         elif weights and "ngrams" in weights:
             words = list(weights["ngrams"].astype(np.int64).T)
-            ngrams = np.sort(ngram_keys(words, len(vocabulary)))  # (N, ORDER) -> (N,)
+            keys = ngram_keys(words, len(vocabulary))  # (N, ORDER) -> (N,)
+        if keys is not None:
+            table = ngram_table(keys, len(vocabulary))
         sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
         annotations = tuple(encoder.outputs["annotations"].shape[1:])
     expected = config.preprocessing.size, len(vocabulary), shape
     if (*sizes, annotations) != expected or rows < 1:
         raise GraphError(f"{files}: the graphs are of another {CONFIG} or vocabulary.json")
-    if "ngrams" in step.inputs and ngrams is None:
+    if step.inputs.keys() & {_SORTED_KEYS, "ngram_table"} and table is None:
         raise UserError(f"{files / NGRAMS} does not exist; export the captioner again")
     return GraphCaptions(
         folder=folder,
@@ -138,7 +149,8 @@ def open_captions(
         preprocessing=config.preprocessing,
         map_shape=(rows, columns),
         shape=shape,
-        ngrams=ngrams,
+        ngrams=table,
+        sorted_keys=np.sort(keys) if is_old and keys is not None else None,
         threads=threads,
         graphs={threads: graphs},
     )
