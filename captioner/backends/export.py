@@ -348,6 +348,7 @@ _TRANSLATIONS: dict[Any, Any] = {
     torch.ops.aten.index_select.default: lambda values, dim, index: opset18.Gather(
         values, index, axis=dim
     ),
+    torch.ops.aten.take.default: opset18.Gather,
     torch.ops.aten.select_scatter.default: _select_scatter,
     torch.ops.aten.matmul.default: _matmul,
     # Of whole numbers that are not negative: nine operators less.

@@ -41,7 +41,7 @@ def block(rules: Rules, log_probabilities: Tensor, history: Tensor, end: int) ->
     if rules.repeatable is not None:
         places = torch.arange(history.shape[-1], device=history.device)  # (1 + t)
         is_recent = places + rules.repeat_distance > length  # (1 + t)
-        is_repeated = is_recent & ~rules.repeatable[history]
+        is_repeated = is_recent & ~rules.repeatable.take(history)
         repeats = is_repeated if repeats is None else repeats | is_repeated
     if repeats is not None:
         penalties = torch.where(repeats & is_word, BLOCKED, 0.0).to(log_probabilities.dtype)
@@ -69,7 +69,7 @@ def _block_unknown_ngrams(
     last = tokens[:, :, None, None]  # (B, K, 1, 1, C)
     moduli = table.shape[0] - (size + torch.arange(PLACES, device=device))[:, None, None]
     places = keys % moduli + last  # (B, K, PLACES, 1 + t, C)
-    is_known = table[places] == keys + last  # (B, K, PLACES, 1 + t, C)
+    is_known = table.take(places) == keys + last  # (B, K, PLACES, 1 + t, C)
     kinds = torch.where(is_word, 2, 1).unsqueeze(-1)  # (1 + t, 1): 2 of a clash
     found = torch.where(is_known, kinds, 0).amax(dim=(2, 3))  # (B, K, C)
     kept = torch.where(found == 1, likeliest, BLOCKED)
