@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,10 +28,11 @@ from captioner.decoding.rules import PLACES, ngram_keys, ngram_table
 from captioner.decoding.search import search_hypotheses
 from captioner.errors import INSTALL, GraphError, UserError
 from captioner.files import read_bytes
-from captioner.model_folders import CONFIG, GRAPHS, NGRAMS, VOCABULARY, ModelFolder
+from captioner.model_folders import CONFIG, GRAPHS, NGRAMS, VOCABULARY, WEIGHTS, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
+from captioner.weight_files import stored_tensors
 
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
 _SORTED_KEYS = "ngrams"  # An input of a step of 0.4.0.dev0.
@@ -119,23 +122,19 @@ def open_captions(
     config = folder.read("captioner", CaptionNetworksConfig)
     vocabulary = Vocabulary.load(files / VOCABULARY)
     threads = default_threads()
-    graphs, weights = open_graphs(folder, GRAPHS, threads)
-    keys = table = None
+    with ThreadPoolExecutor(1) as builder:
+        built = builder.submit(_stored_ngrams, files, len(vocabulary))
+        graphs, _ = open_graphs(folder, GRAPHS, threads)
+        keys, table = built.result()
     with graph_errors(files):
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
         shape = rows * columns, config.decoder.memory_size  # L, D
         is_old = _SORTED_KEYS in step.inputs
-        if weights is None and os.path.isfile(files / NGRAMS):
-            table = np.frombuffer(read_bytes(files / NGRAMS, "n-grams"), "<i8")
-            keys = table if is_old else None
-            if len(table) < len(vocabulary) + PLACES and not is_old:
-                raise GraphError(f"{files / NGRAMS} is damaged; export the captioner again")
-        elif weights and "ngrams" in weights:
-            words = list(weights["ngrams"].astype(np.int64).T)
-            keys = ngram_keys(words, len(vocabulary))  # (N, ORDER) -> (N,)
-        if keys is not None:
-            table = ngram_table(keys, len(vocabulary))
+        if keys is None and table is not None and is_old:
+            keys, table = table, ngram_table(table, len(vocabulary))
+        if table is not None and len(table) < len(vocabulary) + PLACES:
+            raise GraphError(f"{files / NGRAMS} is damaged; export the captioner again")
         sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
         annotations = tuple(encoder.outputs["annotations"].shape[1:])
     expected = config.preprocessing.size, len(vocabulary), shape
@@ -154,3 +153,16 @@ def open_captions(
         threads=threads,
         graphs={threads: graphs},
     )
+
+
+def _stored_ngrams(files: Path, vocabulary_size: int) -> tuple[Array | None, Array | None]:
+    """The keys and the table of a folder's n-grams; of exported graphs the array of `NGRAMS`."""
+    if os.path.isfile(files / WEIGHTS):
+        ngrams = stored_tensors(files / WEIGHTS, "np", only="ngrams").get("ngrams")  # (N, ORDER)
+        if ngrams is None:
+            return None, None
+        keys = ngram_keys(list(ngrams.astype(np.int64).T), vocabulary_size)  # (N,)
+        return keys, ngram_table(keys, vocabulary_size)
+    if os.path.isfile(files / NGRAMS):
+        return None, np.frombuffer(read_bytes(files / NGRAMS, "n-grams"), "<i8")
+    return None, None

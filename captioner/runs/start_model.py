@@ -97,7 +97,7 @@ def first_words(
 def known_ngrams(
     start: TorchCaptions, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
 ) -> Tensor | None:
-    """N-grams of the start model and of training captions, as `ngram_table`; None of a model without.
+    """The `ngram_table` of the start model and of training captions; None of a model without.
 
     Words that a training caption has together do not clash. vocabulary: from `first_words`; of
     another language, the n-grams are those of the captions alone.
