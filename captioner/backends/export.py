@@ -57,6 +57,8 @@ Sizes = list[dict[int, str]]
 
 OPSET = 18
 
+_operators: Any = opset18
+
 
 def add_graphs(folder: Path) -> None:
     """Write a saved model again with graphs beside its weights: some KB, which read that file.
@@ -324,35 +326,36 @@ def _graph(
 def _index(values: Any, indices: Sequence[Any], **_: Any) -> Any:
     """`values[..., index]`, by one operator in place of up to four."""
     (axis,) = (axis for axis, index in enumerate(indices) if index is not None)
-    return opset18.Gather(values, indices[axis], axis=axis)
+    return _operators.Gather(values, indices[axis], axis=axis)
 
 
 def _select_scatter(values: Any, source: Any, dim: int, index: int, **_: Any) -> Any:
     """`values[..., index] = source`, of a last axis of fixed size, by two operators of four."""
     assert dim in (-1, len(values.shape) - 1)
-    is_set = opset18.Constant(value=ir.tensor(np.arange(values.shape[dim]) == index))
-    last = opset18.Constant(value_ints=[-1])
-    return opset18.Where(is_set, opset18.Unsqueeze(source, last), values)
+    is_set = np.arange(values.shape[dim]) == index  # (V,)
+    condition = _operators.Constant(value=ir.tensor(is_set))
+    last = _operators.Constant(value_ints=[-1])
+    return _operators.Where(condition, _operators.Unsqueeze(source, last), values)
 
 
 def _matmul(left: Any, right: Any, **_: Any) -> Any:
     """`left @ right`; onnxruntime multiplies by a column 10 times as fast as by a vector."""
     if len(right.shape) > 1:
-        return opset18.MatMul(left, right)
-    last = opset18.Constant(value_ints=[-1])
-    return opset18.Squeeze(opset18.MatMul(left, opset18.Unsqueeze(right, last)), last)
+        return _operators.MatMul(left, right)
+    last = _operators.Constant(value_ints=[-1])
+    return _operators.Squeeze(_operators.MatMul(left, _operators.Unsqueeze(right, last)), last)
 
 
 _TRANSLATIONS: dict[Any, Any] = {
     torch.ops.aten.index.Tensor: _index,
-    torch.ops.aten.index_select.default: lambda values, dim, index: opset18.Gather(
+    torch.ops.aten.index_select.default: lambda values, dim, index: _operators.Gather(
         values, index, axis=dim
     ),
-    torch.ops.aten.take.default: opset18.Gather,
+    torch.ops.aten.take.default: _operators.Gather,
     torch.ops.aten.select_scatter.default: _select_scatter,
     torch.ops.aten.matmul.default: _matmul,
     # Of whole numbers that are not negative: nine operators less.
-    torch.ops.aten.floor_divide.default: opset18.Div,
+    torch.ops.aten.floor_divide.default: _operators.Div,
 }
 """Faster than the exporter's own, of a search."""
 

@@ -87,6 +87,6 @@ def _completes_ngram(history: Tensor, context: Tensor) -> Tensor:
 
 def ngrams_of_table(table: Tensor, vocabulary_size: int) -> Tensor:
     """The n-grams of a table, sorted: (N, ORDER)."""
-    keys = table[table >= 0].unique()  # (N,)
+    keys: Tensor = torch.unique(table[table >= 0])  # (N,)
     powers = vocabulary_size ** torch.arange(ORDER - 1, -1, -1, device=keys.device)  # (ORDER,)
     return keys[:, None] // powers % vocabulary_size  # (N, ORDER)
