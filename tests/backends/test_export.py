@@ -109,14 +109,14 @@ def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_pa
     photos = [photo(seed, (224, 224)) for seed in range(12)] + [DEMO_PHOTO]
     pixels = np.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(np.float32)
     assert_same_captions(packaged.caption(photos), model.caption(photos))
-    whole, sizes = packaged.encode(pixels), []
+    whole, sizes = packaged.backend.encode(pixels), []
     for precision, error in (("float16", 1e-5), ("int8", 0.015)):  # The package's are in float16.
         folder = tmp_path / precision
         export_model(model, folder, precision)  # type: ignore[arg-type]
         graphs = captioner.load(folder)
         sizes.append((folder / "encoder.onnx").stat().st_size)
         assert graphs.caption(DEMO_PHOTO).text == "a close up of a cat"
-        assert np.linalg.norm(whole - graphs.encode(pixels)) < error * np.linalg.norm(whole)
+        assert np.linalg.norm(whole - graphs.backend.encode(pixels)) < error * np.linalg.norm(whole)
     assert 0.5 < sizes[1] / sizes[0] < 0.8
 
 
@@ -197,7 +197,8 @@ def test_a_stopped_export_leaves_the_model_before(
     exported: Path, saved: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     pixels = [photo(1)]
-    for source, write in ((exported, export_other), (saved, add_graphs)):
+    writers = (exported, export_other, "caption.folder"), (saved, add_graphs, "backends.export")
+    for source, write, module in writers:
         folder = tmp_path / source.name
         shutil.copytree(source, folder)
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -209,7 +210,7 @@ def test_a_stopped_export_leaves_the_model_before(
             written.append(path)
             write_bytes(path, content)
 
-        monkeypatch.setattr("captioner.backends.export.write_bytes", stop)
+        monkeypatch.setattr(f"captioner.{module}.write_bytes", stop)
         with pytest.raises(KeyboardInterrupt):
             write(folder)
         monkeypatch.undo()
@@ -221,6 +222,18 @@ def test_a_stopped_export_leaves_the_model_before(
 
 def export_other(folder: Path) -> None:
     export_model(make_captioner(seed=3), folder)
+
+
+def test_a_step_of_the_packaged_captioner_has_at_most_200_operators() -> None:
+    graph = onnx.load(model_folder() / "step.onnx", load_external_data=False).graph
+    constants = {each.name for each in graph.initializer}
+    computed = 0
+    for node in graph.node:
+        if constants.issuperset(node.input):  # Computed once, at loading.
+            constants.update(node.output)
+        else:
+            computed += 1
+    assert computed <= 200
 
 
 def test_folders_with_sorted_ngrams_are_still_read(
