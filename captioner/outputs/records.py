@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from itertools import chain
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from pydantic import Field, TypeAdapter
 from typing_extensions import Required, TypedDict
 
 import captioner
@@ -49,7 +49,6 @@ class _OfPhoto(TypedDict, total=False):
     error: Text
 
 
-@with_config(ConfigDict(defer_build=True))  # Until a record is read.
 class _Saved(_OfCaption, _OfPhoto, total=False):
     """The fields of a record that are read again; others are kept."""
 
