@@ -1,11 +1,13 @@
 """Chooses the device, and the precision on it."""
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
 
 from captioner.errors import UserError
+from captioner.memory_limits import allowed_cores
 
 _PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -37,10 +39,15 @@ def fast_device(chosen: torch.device | str) -> torch.device:
 
 
 def use_fast_kernels(device: torch.device) -> None:
-    """On CUDA, for the whole process: TF32 in products, cuDNN's fastest convolutions."""
+    """On CUDA, for the whole process: TF32 in products, cuDNN's fastest convolutions.
+
+    On a CPU no more threads than `allowed_cores`: torch knows no quota of a container.
+    """
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark = True
+    elif "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(torch.get_num_threads(), allowed_cores()))
 
 
 def choose_precision(name: str) -> torch.dtype:

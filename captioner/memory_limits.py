@@ -1,8 +1,9 @@
-"""How much memory there is, and errors that mean too little of it."""
+"""How much memory and how many cores there are, and errors that mean too little memory."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 
 from captioner.errors import UserError
 
-_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Linux: cgroups 2, 1.
+_CGROUPS = Path("/sys/fs/cgroup")  # Linux.
+_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Cgroups 2, 1.
+_QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # Cgroups 2, 1.
 # The last two: of onnxruntime's limit; of a library.
 _MESSAGES = re.compile(
     "out of memory|(?:can't|annot) allocate memory|not enough memory|ALLOC_FAILED|bad_alloc|"
@@ -36,8 +39,21 @@ def memory_size() -> int:
         sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for name in _CONTAINERS:
         with contextlib.suppress(OSError, ValueError):  # "max": no limit.
-            sizes.append(int(Path("/sys/fs/cgroup", name).read_text()))
+            sizes.append(int((_CGROUPS / name).read_text()))
     return min(sizes)
+
+
+def allowed_cores() -> int:
+    """The cores that this process may use at a time: its affinity, or its cgroup's quota."""
+    cores = os.cpu_count() or 1
+    with contextlib.suppress(AttributeError):  # Linux only.
+        cores = len(os.sched_getaffinity(0))
+    for names in _QUOTAS:
+        with contextlib.suppress(OSError, ValueError):  # "max": no quota.
+            text = " ".join((_CGROUPS / name).read_text() for name in names)
+            quota, period = map(int, text.split())  # Microseconds; -1: no quota.
+            cores = min(cores, max(1, math.ceil(quota / period))) if quota > 0 else cores
+    return cores
 
 
 def check_memory(size: int, what: str) -> None:

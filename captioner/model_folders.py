@@ -41,7 +41,7 @@ WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 VOCABULARY = "vocabulary.json"  # A captioner's, or a translator's for both sides.
 VOCABULARIES = (VOCABULARY, "source.json", "target.json")
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
-NGRAMS = "ngrams.bin"  # Beside exported graphs: `Constraints.ngrams`, little-endian int64.
+NGRAMS = "ngrams.bin"  # Beside exported graphs: `ngram_table`, little-endian int64.
 FILES = (WEIGHTS, CONFIG, *VOCABULARIES, CARD, *GRAPHS, NGRAMS)
 """No other file is downloaded."""
 

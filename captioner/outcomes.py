@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import threading
 from collections import deque
@@ -16,6 +15,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from captioner.errors import UserError
+from captioner.memory_limits import allowed_cores
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ def loading_workers(device: torch.device, local_ranks: int = 1) -> int:
     """Processes or threads that load photos, where `local_ranks` processes share the cores."""
     if device.type != "cuda":  # A model uses every core of a CPU; macOS cannot fork safely.
         return 0
-    return max(1, min(8, (os.cpu_count() or 1) // local_ranks))
+    return max(1, min(8, allowed_cores() // local_ranks))
 
 
 def in_background(

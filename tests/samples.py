@@ -24,6 +24,7 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
 from captioner.data.xmp import Description, Merged, XmpPacket, read_sidecar
 from captioner.decoding.options import SearchOptions, TranslationSearch
+from captioner.decoding.rules import ngram_keys, ngram_table
 from captioner.models.caption_config import DecoderConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
@@ -46,11 +47,17 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
+def table_of(ngrams: Tensor, words: int) -> Tensor:
+    """The table of n-grams (N, 4)."""
+    keys = np.unique(ngram_keys(list(ngrams.numpy().T), words))
+    return torch.from_numpy(ngram_table(keys, words))
+
+
 def some_ngrams(words: int, share: float) -> Tensor:
-    """Keys of a share of the 4-grams of a vocabulary, drawn at random; few words clash."""
+    """The table of a share of the 4-grams of a vocabulary, drawn at random; few words clash."""
     chances = torch.rand((words,) * 4, generator=torch.Generator().manual_seed(0))
     chances[2:, Vocabulary.start, Vocabulary.start] *= 10
-    return (chances < share).flatten().nonzero().flatten()
+    return table_of((chances < share).nonzero(), words)
 
 
 def change_config(folder: Path, change: Callable[[Any], object]) -> None:

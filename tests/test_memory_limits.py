@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from captioner import memory_limits
+from captioner.backends.graphs import default_threads
+from captioner.devices import use_fast_kernels
 from captioner.errors import UserError
 from captioner.memory_limits import check_memory, is_memory_error, memory_sentence
 from captioner.module_weights import make_trainable
@@ -25,6 +28,39 @@ def test_sizes_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
         UserError, match=r"^a photo takes 2\.5 GB, and there are 1\.0 GB of memory$"
     ):
         check_memory(2_500_000_000, "a photo")
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 6),
+        ({"cpu.max": "max 100000"}, 6),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "20000 100000"}, 1),
+        ({"cpu.max": "900000 100000"}, 6),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 6),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+    ],
+)
+def test_cores_are_those_of_the_affinity_and_the_quota(
+    files: dict[str, str], cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(memory_limits, "_CGROUPS", tmp_path)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert (memory_limits.allowed_cores(), default_threads()) == (cores, cores)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        use_fast_kernels(torch.device("cpu"))
+        assert torch.get_num_threads() == min(4, cores)
+    finally:
+        torch.set_num_threads(before)
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert default_threads() == 5
 
 
 MESSAGES = [

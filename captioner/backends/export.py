@@ -24,7 +24,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
+from onnxscript import ir, opset18
 from torch import Tensor, nn
 
 from captioner import cpu
@@ -37,7 +39,7 @@ from captioner.backends.torch_translations import load_translation_model
 from captioner.decoding.loop import Beam, BeamSearch, advance
 from captioner.decoding.options import AnySearch
 from captioner.decoding.protocol import State, map_state, select_rows
-from captioner.decoding.rules import Constraints, Rules
+from captioner.decoding.rules import Constraints, Rules, ngram_table
 from captioner.decoding.search import StepChoices
 from captioner.errors import UserError
 from captioner.files import write_bytes
@@ -55,7 +57,7 @@ Sizes = list[dict[int, str]]
 
 OPSET = 18
 
-_MOST_BITS = 22  # An export holds at most 2^22 n-grams.
+_operators: Any = opset18
 
 
 def add_graphs(folder: Path) -> None:
@@ -104,8 +106,6 @@ def _of_captioner(model: TorchCaptions) -> dict[str, ModelProto]:
     if not isinstance(model.decoder, ShowAttendTellDecoder):
         kind = model.decoder.config.kind
         raise UserError(f"a decoder of kind {kind!r} cannot be exported, only 'lstm'")
-    if model.ngrams is not None and len(model.ngrams) > 2**_MOST_BITS:
-        raise UserError(f"a captioner of more than {2**_MOST_BITS:,} n-grams has no graphs")
     decoder = deepcopy(model.decoder).float().eval()
     encoder = model.encoder.for_inference(torch.float32)
     size = model.preprocessing.size
@@ -246,8 +246,9 @@ def _step_graph(
     tokens = torch.ones(batch, width, dtype=torch.long)
     step = decoder.step(tokens, state)
     example = AnySearch(maximum_length=20, block_ngrams=3, repeat_distance=2)
-    ngrams = torch.arange(9) if has_ngrams else None
-    rules = Constraints(example, ngrams=ngrams).rules(step.logits.shape[-1]).inputs()
+    vocabulary_size = step.logits.shape[-1]
+    table = ngram_table(np.arange(9), vocabulary_size) if has_ngrams else None
+    rules = Constraints(example, ngram_table=table).rules(vocabulary_size).inputs()
     beam: dict[str, tuple[Tensor, dict[int, str]]] = {
         "history": (tokens.unsqueeze(-1).repeat(1, 1, 3), {**rows, 2: "written"}),
         "totals": (torch.zeros(tokens.shape), rows),
@@ -291,6 +292,7 @@ def _graph(
     module: nn.Module, inputs: Mapping[str, Tensor], outputs: list[str], sizes: Sizes
 ) -> ModelProto:
     """The graph of a module that takes these inputs in order. sizes: of each, by axis."""
+    is_search = isinstance(module, _Search)
     names = sorted({name for axes in sizes for name in axes.values()})
     dimensions = {name: torch.export.Dim(name) for name in names}
     dynamic = [{axis: dimensions[name] for axis, name in axes.items()} for axes in sizes]
@@ -303,8 +305,8 @@ def _graph(
             input_names=list(inputs),
             output_names=outputs,
             # The tensors of a search are one starred argument.
-            dynamic_shapes=(tuple(dynamic),) if isinstance(module, _Search) else tuple(dynamic),
-            custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},
+            dynamic_shapes=(tuple(dynamic),) if is_search else tuple(dynamic),
+            custom_translation_table=_TRANSLATIONS if is_search else None,
             verbose=False,
         )
     except torch.onnx.OnnxExporterError as error:
@@ -321,20 +323,41 @@ def _graph(
     return graph
 
 
-def _searchsorted(keys: Any, values: Any, **_: Any) -> Any:
-    """`torch.searchsorted` for exports, by bisection: how many of the sorted keys are less."""
-    from onnxscript import opset18
+def _index(values: Any, indices: Sequence[Any], **_: Any) -> Any:
+    """`values[..., index]`, by one operator in place of up to four."""
+    (axis,) = (axis for axis, index in enumerate(indices) if index is not None)
+    return _operators.Gather(values, indices[axis], axis=axis)
 
-    one = opset18.Constant(value_int=1)
-    count: Any = opset18.Shape(keys)
-    last = opset18.Sub(count, one)
-    place = opset18.Sub(opset18.Mul(values, opset18.Constant(value_int=0)), one)
-    for bit in reversed(range(_MOST_BITS)):
-        further = opset18.Add(place, opset18.Constant(value_int=2**bit))
-        # Beyond the last key only if that is less.
-        key = opset18.Gather(keys, opset18.Min(further, last))
-        place = opset18.Where(opset18.Less(key, values), further, place)
-    return opset18.Min(opset18.Add(place, one), count)
+
+def _select_scatter(values: Any, source: Any, dim: int, index: int, **_: Any) -> Any:
+    """`values[..., index] = source`, of a last axis of fixed size, by two operators of four."""
+    assert dim in (-1, len(values.shape) - 1)
+    is_set = np.arange(values.shape[dim]) == index  # (V,)
+    condition = _operators.Constant(value=ir.tensor(is_set))
+    last = _operators.Constant(value_ints=[-1])
+    return _operators.Where(condition, _operators.Unsqueeze(source, last), values)
+
+
+def _matmul(left: Any, right: Any, **_: Any) -> Any:
+    """`left @ right`; onnxruntime multiplies by a column 10 times as fast as by a vector."""
+    if len(right.shape) > 1:
+        return _operators.MatMul(left, right)
+    last = _operators.Constant(value_ints=[-1])
+    return _operators.Squeeze(_operators.MatMul(left, _operators.Unsqueeze(right, last)), last)
+
+
+_TRANSLATIONS: dict[Any, Any] = {
+    torch.ops.aten.index.Tensor: _index,
+    torch.ops.aten.index_select.default: lambda values, dim, index: _operators.Gather(
+        values, index, axis=dim
+    ),
+    torch.ops.aten.take.default: _operators.Gather,
+    torch.ops.aten.select_scatter.default: _select_scatter,
+    torch.ops.aten.matmul.default: _matmul,
+    # Of whole numbers that are not negative: nine operators less.
+    torch.ops.aten.floor_divide.default: _operators.Div,
+}
+"""Faster than the exporter's own, of a search."""
 
 
 @contextmanager

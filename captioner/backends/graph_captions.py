@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,23 +25,26 @@ from captioner.backends.graphs import (
 from captioner.backends.protocol import Sentence, Words
 from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import ngram_keys
+from captioner.decoding.rules import PLACES, ngram_keys, ngram_table
 from captioner.decoding.search import search_hypotheses
 from captioner.errors import INSTALL, GraphError, UserError
 from captioner.files import read_bytes
-from captioner.model_folders import CONFIG, GRAPHS, NGRAMS, VOCABULARY, ModelFolder
+from captioner.model_folders import CONFIG, GRAPHS, NGRAMS, VOCABULARY, WEIGHTS, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
+from captioner.weight_files import stored_tensors
 
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
+_SORTED_KEYS = "ngrams"  # An input of a step of 0.4.0.dev0.
 
 
 @dataclass(repr=False, eq=False)
 class GraphCaptions:
     """The `CaptionBackend` of a folder's graphs. threads: of each graph.
 
-    graphs: encoder, start and step, by their number of threads. shape: L, D.
+    graphs: encoder, start and step, by their number of threads. shape: L, D. ngrams: the table of
+    `Rules`. sorted_keys: of the n-grams, for graphs of 0.4.0.dev0, which have no table.
     """
 
     engine: ClassVar[str] = "graphs"
@@ -52,6 +57,7 @@ class GraphCaptions:
     map_shape: tuple[int, int]
     shape: tuple[int, int]
     ngrams: Array | None
+    sorted_keys: Array | None
     threads: int
     graphs: dict[int, list[Graph]] = field(default_factory=dict)
 
@@ -91,6 +97,8 @@ class GraphCaptions:
     ) -> list[list[Sentence]]:
         constraints = caption_constraints(search, self.vocabulary, self.ngrams)
         rules = search_inputs(constraints, len(self.vocabulary))
+        if self.sorted_keys is not None:
+            rules[_SORTED_KEYS] = self.sorted_keys
         _, start, step = self.graphs[self.threads]
         with graph_errors(self.folder.path):
             inputs = {"annotations": np.asarray(annotations, np.float32)}
@@ -115,23 +123,25 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
     config = folder.read("captioner", CaptionNetworksConfig)
     vocabulary = Vocabulary.load(files / VOCABULARY)
     threads = default_threads()
-    graphs, weights = open_graphs(folder, GRAPHS, threads)
-    ngrams = None
+    with ThreadPoolExecutor(1) as builder:
+        built = builder.submit(_stored_ngrams, files, len(vocabulary))
+        graphs, _ = open_graphs(folder, GRAPHS, threads)
+        keys, table = built.result()
     with graph_errors(files):
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
         shape = rows * columns, config.decoder.memory_size  # L, D
-        if weights is None and os.path.isfile(files / NGRAMS):
-            ngrams = np.frombuffer(read_bytes(files / NGRAMS, "n-grams"), "<i8")
-        elif weights and "ngrams" in weights:
-            words = list(weights["ngrams"].astype(np.int64).T)
-            ngrams = np.sort(ngram_keys(words, len(vocabulary)))  # (N, ORDER) -> (N,)
+        is_old = _SORTED_KEYS in step.inputs
+        if keys is None and table is not None and is_old:
+            keys, table = table, ngram_table(table, len(vocabulary))
+        if table is not None and len(table) < len(vocabulary) + PLACES:
+            raise GraphError(f"{files / NGRAMS} is damaged; export the captioner again")
         sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
         annotations = tuple(encoder.outputs["annotations"].shape[1:])
     expected = config.preprocessing.size, len(vocabulary), shape
     if (*sizes, annotations) != expected or rows < 1:
         raise GraphError(f"{files}: the graphs are of another {CONFIG} or vocabulary.json")
-    if "ngrams" in step.inputs and ngrams is None:
+    if step.inputs.keys() & {_SORTED_KEYS, "ngram_table"} and table is None:
         raise UserError(f"{files / NGRAMS} does not exist; export the captioner again")
     return GraphCaptions(
         folder=folder,
@@ -139,7 +149,21 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
         preprocessing=config.preprocessing,
         map_shape=(rows, columns),
         shape=shape,
-        ngrams=ngrams,
+        ngrams=table,
+        sorted_keys=np.sort(keys) if is_old and keys is not None else None,
         threads=threads,
         graphs={threads: graphs},
     )
+
+
+def _stored_ngrams(files: Path, vocabulary_size: int) -> tuple[Array | None, Array | None]:
+    """The keys and the table of a folder's n-grams; of exported graphs the array of `NGRAMS`."""
+    if os.path.isfile(files / WEIGHTS):
+        ngrams = stored_tensors(files / WEIGHTS, "np", only="ngrams").get("ngrams")  # (N, ORDER)
+        if ngrams is None:
+            return None, None
+        keys = ngram_keys(list(ngrams.astype(np.int64).T), vocabulary_size)  # (N,)
+        return keys, ngram_table(keys, vocabulary_size)
+    if os.path.isfile(files / NGRAMS):
+        return None, np.frombuffer(read_bytes(files / NGRAMS, "n-grams"), "<i8")
+    return None, None

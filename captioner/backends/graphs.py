@@ -15,7 +15,7 @@ from captioner.decoding.rules import Array, Constraints
 from captioner.decoding.search import Advanced, StepChoices
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
-from captioner.memory_limits import is_memory_error, memory_sentence, memory_size
+from captioner.memory_limits import allowed_cores, is_memory_error, memory_sentence, memory_size
 from captioner.model_folders import GRAPHS, WEIGHTS, ModelFolder
 from captioner.text.vocabulary import Vocabulary
 from captioner.weight_files import StoredTensor, stored_tensors, tensors_digest
@@ -29,9 +29,9 @@ _MOST_MEMORY = 4 * 10**9  # Bytes of all graphs; three quarters of what there is
 
 
 def default_threads() -> int:
-    """The threads of torch on a CPU: `OMP_NUM_THREADS`, or one for each core."""
+    """The threads of torch on a CPU: `OMP_NUM_THREADS`, or one for each allowed core."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    return int(threads) if threads.isdecimal() and int(threads) else os.cpu_count() or 1
+    return int(threads) if threads.isdecimal() and int(threads) else allowed_cores()
 
 
 class Graph:
@@ -96,12 +96,14 @@ def open_graphs(
     contents = [read_bytes(files / name, "graph") for name in names]
     external = list(map(external_weights, [files / name for name in names], contents))
     weights = stored_tensors(files / WEIGHTS, "np") if any(external) else None
-    with ThreadPoolExecutor(1) as checker:  # Hashing takes as long as opening a graph.
-        check = checker.submit(folder.check, names)
-        digest = checker.submit(tensors_digest, weights) if weights else None
-        with graph_errors(files):
-            values = [_values_of(each, weights or {}, files) for each in external]
-            graphs = [Graph(each, threads, own) for each, own in zip(contents, values, strict=True)]
+    _limit_memory()  # Once, before threads do.
+    # Two at a time: the first graph takes as long to open as all else.
+    with ThreadPoolExecutor(2) as pool, graph_errors(files):
+        values = [_values_of(each, weights or {}, files) for each in external]
+        opened = pool.map(lambda content, own: Graph(content, threads, own), contents, values)
+        check = pool.submit(folder.check, names)
+        digest = pool.submit(tensors_digest, weights) if weights else None
+        graphs = list(opened)
         check.result()
         found = digest.result() if digest else None
     if {graph.metadata.get(WEIGHTS_DIGEST) for graph in graphs} != {found}:

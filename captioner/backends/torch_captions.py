@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
@@ -15,7 +16,7 @@ from captioner.backends.protocol import CaptionBackend, Sentence, Words
 from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
 from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import ORDER, ngram_keys
+from captioner.decoding.rules import ORDER, ngram_keys, ngram_table
 from captioner.devices import choose_device, choose_precision
 from captioner.errors import UserError
 from captioner.memory_limits import check_memory
@@ -43,7 +44,7 @@ _DECODERS: dict[str, Callable[[Any, int], CaptionDecoder]] = {
 class TorchCaptions:
     """The `CaptionBackend` of an encoder and a decoder.
 
-    ngrams: of `Rules`, on the device of the weights, to which the search keeps.
+    ngrams: the table of `Rules`, on the device of the weights, to which the search keeps.
     """
 
     engine: ClassVar[str] = "torch"
@@ -183,16 +184,17 @@ def load_networks(folder: ModelFolder) -> TorchCaptions:
     )
     model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
     others = load_weights(model, files / WEIGHTS, [NGRAMS], folder.digests.get(WEIGHTS))
-    keys = None
+    table = None
     if others:
         ngrams, words = others[NGRAMS], len(vocabulary)
         has_ngrams = ngrams.shape[1:] == (ORDER,) and not ngrams.is_floating_point() and len(ngrams)
         if not has_ngrams or not 0 <= int(ngrams.min()) <= int(ngrams.max()) < words:
             problem = f"tensor {NGRAMS!r} does not hold {ORDER}-grams of {words} words"
             raise UserError(f"{files / WEIGHTS}: {problem}")
-        keys = ngram_keys(ngrams.long().unbind(dim=1), words).sort().values  # (N,)
+        columns = list(ngrams.numpy().astype(np.int64).T)  # (N,) each
+        table = torch.from_numpy(ngram_table(ngram_keys(columns, words), words))
     try:
-        return TorchCaptions(encoder, decoder, vocabulary, config.preprocessing, keys)
+        return TorchCaptions(encoder, decoder, vocabulary, config.preprocessing, table)
     except UserError as error:
         raise UserError(f"{files / CONFIG}: {error}") from None
 

@@ -1,25 +1,24 @@
 """What the backends of our own captioners share: a vocabulary and the n-grams of people."""
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
 from captioner.backends.protocol import Sentence
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import ORDER, Constraints, ngram_keys
+from captioner.decoding.rules import ORDER, Constraints, is_in_table, ngram_keys
 from captioner.decoding.search import Hypothesis
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 
 
-def caption_constraints(search: SearchOptions, vocabulary: Vocabulary, ngrams: Any) -> Constraints:
-    """The limits of a search of captions. ngrams: of `Rules`, or None."""
+def caption_constraints(search: SearchOptions, vocabulary: Vocabulary, table: Any) -> Constraints:
+    """The limits of a search of captions. table: `ngram_table` of `Rules`, or None."""
     function_words = sorted(FUNCTION_WORDS & set(vocabulary.words))
     return Constraints(
         search,
         forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
         repeatable=tuple(vocabulary.encode(function_words)),
-        ngrams=ngrams,
+        ngram_table=table,
     )
 
 
@@ -38,15 +37,12 @@ def _sentence(hypothesis: Hypothesis, vocabulary: Vocabulary) -> Sentence:
     )
 
 
-def all_ngrams_known(words: Sequence[str], vocabulary: Vocabulary, ngrams: Any) -> bool:
-    """Whether all n-grams of a caption are among the sorted keys; False without keys."""
-    if ngrams is None:
+def all_ngrams_known(words: Sequence[str], vocabulary: Vocabulary, table: Any) -> bool:
+    """Whether all n-grams of a caption are in a table; False without one."""
+    if table is None:
         return False
     before = ORDER - 1
     tokens = [*[vocabulary.start] * before, *vocabulary.encode(words), vocabulary.end]
-    for last in range(before, len(tokens)):
-        key = ngram_keys(tokens[last - before : last + 1], len(vocabulary))
-        place = bisect_left(range(len(ngrams)), key, key=lambda place: int(ngrams[place]))
-        if place == len(ngrams) or int(ngrams[place]) != key:
-            return False
-    return True
+    ngrams = (tokens[last - before : last + 1] for last in range(before, len(tokens)))
+    size = len(vocabulary)
+    return all(is_in_table(table, ngram_keys(ngram, size), size) for ngram in ngrams)

@@ -15,7 +15,7 @@ from captioner.backends.torch_captions import NGRAMS, load_networks, networks_of
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
 from captioner.caption.config import ModelConfig
-from captioner.decoding.constraints import ngrams_of_keys
+from captioner.decoding.constraints import ngrams_of_table
 from captioner.errors import UserError
 from captioner.files import read_json, write_bytes, write_json, write_text
 from captioner.model_folders import (
@@ -44,7 +44,7 @@ def save_model(
     tensors = named_tensors({"encoder": networks.encoder, "decoder": networks.decoder}, dtype)
     if networks.ngrams is not None:
         words = len(networks.vocabulary)
-        ngrams = ngrams_of_keys(networks.ngrams.cpu(), words)  # (N, ORDER)
+        ngrams = ngrams_of_table(networks.ngrams.cpu(), words)  # (N, ORDER)
         tensors[NGRAMS] = ngrams.short() if words < 2**15 else ngrams
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, tensors)

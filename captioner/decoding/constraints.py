@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from captioner.decoding.rules import IMPOSSIBLE, LIKELIEST, ORDER, Rules, ngram_keys
+from captioner.decoding.rules import IMPOSSIBLE, LIKELIEST, ORDER, PLACES, Rules
 
 BLOCKED = float("-inf")
 
@@ -25,6 +25,7 @@ def block(rules: Rules, log_probabilities: Tensor, history: Tensor, end: int) ->
     token blocked may end, with a log-probability of at least `IMPOSSIBLE`.
     """
     length = history.shape[-1] - 1  # t
+    is_word = torch.arange(history.shape[-1], device=history.device) > 0  # (1 + t)
     is_early = rules.minimum_length > length  # ()
     is_last = rules.maximum_length <= length  # ()
     ending = log_probabilities[..., end].clamp(min=IMPOSSIBLE)  # (B, K)
@@ -32,58 +33,60 @@ def block(rules: Rules, log_probabilities: Tensor, history: Tensor, end: int) ->
     penalties = torch.where(rules.forbidden | is_last, BLOCKED, 0.0)  # (V,)
     penalties[end] = torch.where(is_early, BLOCKED, 0.0)
     log_probabilities += penalties  # 3 times as fast as a fill.
-    if rules.ngrams is not None:
-        _block_unknown_ngrams(log_probabilities, history, rules.ngrams)
+    if rules.ngram_table is not None:
+        _block_unknown_ngrams(log_probabilities, history, is_word, rules.ngram_table)
+    repeats = None  # (B, K, 1 + t), tokens of the history that may not follow it.
     if rules.context is not None:
-        _block_ngrams(log_probabilities, history, rules.context)
+        repeats = _completes_ngram(history, rules.context)
     if rules.repeatable is not None:
         places = torch.arange(history.shape[-1], device=history.device)  # (1 + t)
-        is_recent = (places + rules.repeat_distance > length) & (places > 0)  # (1 + t)
-        is_blocked = is_recent & ~rules.repeatable[history]  # (B, K, 1 + t)
-        _block_tokens(log_probabilities, history, is_blocked)
+        is_recent = places + rules.repeat_distance > length  # (1 + t)
+        is_repeated = is_recent & ~rules.repeatable.take(history)
+        repeats = is_repeated if repeats is None else repeats | is_repeated
+    if repeats is not None:
+        penalties = torch.where(repeats & is_word, BLOCKED, 0.0).to(log_probabilities.dtype)
+        log_probabilities.scatter_add_(-1, history, penalties)
     nothing_left = log_probabilities.amax(dim=-1) == BLOCKED  # (B, K)
     at_end = log_probabilities[..., end]  # (B, K)
     log_probabilities[..., end] = torch.where(nothing_left, ending, at_end)
 
 
-def _block_unknown_ngrams(log_probabilities: Tensor, history: Tensor, known: Tensor) -> None:
-    """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
-    size = log_probabilities.shape[-1]
+def _block_unknown_ngrams(
+    log_probabilities: Tensor, history: Tensor, is_word: Tensor, table: Tensor
+) -> None:
+    """Block all but the likeliest tokens that complete a known n-gram and clash with none.
+
+    is_word: (1 + t), False of the start token.
+    """
+    size, device = log_probabilities.shape[-1], history.device
     start = history[..., :1]  # (B, K, 1)
     before = torch.cat([start, start, history], dim=-1)[..., 1 - ORDER :]  # (B, K, n - 1)
+    newest = (before * size ** torch.arange(ORDER - 1, 0, -1, device=device)).sum(-1, keepdim=True)
+    clashes = history * size**3 + start * (size**2 + size)  # (B, K, 1 + t)
+    # The n-grams' keys without the last token, the newest in place of the start token's.
+    keys = torch.where(is_word, clashes, newest)[:, :, None, :, None]  # (B, K, 1, 1 + t, 1)
     likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, C)
-    newest = ngram_keys(before.unsqueeze(-1).unbind(dim=-2), size)  # (B, K, 1)
-    clashes = ngram_keys([history, start, start], size)  # (B, K, 1 + t)
-    is_word = torch.arange(history.shape[-1], device=history.device) > 0  # (1 + t)
-    keys = torch.where(is_word, clashes, newest).unsqueeze(-1) * size  # (B, K, 1 + t, 1)
-    ngrams = keys + tokens.unsqueeze(-2)  # (B, K, 1 + t, C)
-    place = torch.searchsorted(known, ngrams).clamp(max=known.shape[0] - 1)
-    is_known = known[place] == ngrams  # (B, K, 1 + t, C)
-    has_clash = (is_known & is_word.unsqueeze(-1)).any(dim=-2)  # (B, K, C)
-    is_kept = is_known[..., 0, :] & ~has_clash  # (B, K, C)
-    kept = likeliest.masked_fill(~is_kept, BLOCKED)
+    last = tokens[:, :, None, None]  # (B, K, 1, 1, C)
+    moduli = table.shape[0] - (size + torch.arange(PLACES, device=device))[:, None, None]
+    places = keys % moduli + last  # (B, K, PLACES, 1 + t, C)
+    is_known = table.take(places) == keys + last  # (B, K, PLACES, 1 + t, C)
+    kinds = torch.where(is_word, 2, 1).unsqueeze(-1)  # (1 + t, 1): 2 of a clash
+    found = torch.where(is_known, kinds, 0).amax(dim=(2, 3))  # (B, K, C)
+    kept = torch.where(found == 1, likeliest, BLOCKED)
     log_probabilities.fill_(BLOCKED).scatter_(-1, tokens, kept)
 
 
-def _block_ngrams(log_probabilities: Tensor, history: Tensor, context: Tensor) -> None:
-    """Block tokens that complete an n-gram already in their row's history."""
-    length = history.shape[-1]
-    last = (length - 1 - context).clamp(min=0)  # (n - 1)
-    places = torch.arange(length, device=history.device)  # (1 + t)
-    before = places.unsqueeze(-1) - 1 - context  # (1 + t, n - 1)
-    is_same = history[..., before.clamp(min=0)] == history[..., last].unsqueeze(-2)
-    repeats = (is_same & (before >= 1)).all(dim=-1)  # (B, K, 1 + t, n - 1) -> (B, K, 1 + t)
-    repeats = repeats & (places > 0)  # The start token is no part of an n-gram.
-    _block_tokens(log_probabilities, history, repeats)
+def _completes_ngram(history: Tensor, context: Tensor) -> Tensor:
+    """Which tokens (B, K, 1 + t) would complete an n-gram that is in their row's history."""
+    places = torch.arange(history.shape[-1] + 1, device=history.device)  # (2 + t)
+    before = places.unsqueeze(-1) - (1 + context)  # (2 + t, n - 1)
+    contexts = history[..., before.clamp(min=0)]  # (B, K, 2 + t, n - 1), the newest last
+    is_same = (contexts == contexts[..., -1:, :]) & (before >= 1)
+    return is_same[..., :-1, :].all(dim=-1)  # (B, K, 1 + t)
 
 
-def _block_tokens(log_probabilities: Tensor, tokens: Tensor, is_blocked: Tensor) -> None:
-    """Set log-probabilities (B, K, V) of those tokens (B, K, T) that are blocked to -inf."""
-    penalties = torch.where(is_blocked, BLOCKED, 0.0).to(log_probabilities.dtype)
-    log_probabilities.scatter_add_(-1, tokens, penalties)
-
-
-def ngrams_of_keys(keys: Tensor, vocabulary_size: int) -> Tensor:
-    """The n-grams of `ngram_keys` (N,): (N, ORDER)."""
+def ngrams_of_table(table: Tensor, vocabulary_size: int) -> Tensor:
+    """The n-grams of a table, sorted: (N, ORDER)."""
+    keys: Tensor = torch.unique(table[table >= 0])  # (N,)
     powers = vocabulary_size ** torch.arange(ORDER - 1, -1, -1, device=keys.device)  # (ORDER,)
     return keys[:, None] // powers % vocabulary_size  # (N, ORDER)

@@ -21,12 +21,13 @@ from captioner.decoding.search import Advanced, Hypothesis, StepChoices, search_
 class Choice(NamedTuple):
     """The rows that continue, (B, K') each.
 
-    parents: the old row that each continues, an index into K. tokens: its next token. live:
-    boolean, False for padding rows.
+    parents: the old row that each continues, an index into K. tokens: its next token. terms: the
+    token's log-probability. live: boolean, False for padding rows.
     """
 
     parents: Tensor
     tokens: Tensor
+    terms: Tensor
     live: Tensor
 
 
@@ -67,7 +68,7 @@ class BeamSearch:
         ended: (B, 1), the number of ended hypotheses of each source.
         """
         vocabulary_size = steps.shape[-1]
-        totals = totals.masked_fill(~live, float("-inf"))
+        totals = torch.where(live, totals, float("-inf"))
         # The best of all rows hold at most `width` of one row.
         row_best, tokens = steps.topk(min(self.width, vocabulary_size), dim=-1)  # (B, K, k)
         candidates = (totals.unsqueeze(-1) + row_best).flatten(start_dim=1)  # (B, K * k)
@@ -78,6 +79,7 @@ class BeamSearch:
         return Choice(
             parents=index // row_best.shape[-1],
             tokens=tokens.flatten(start_dim=1).gather(1, index),
+            terms=row_best.flatten(start_dim=1).gather(1, index),
             live=(rank < free) & (best > float("-inf")),
         )
 
@@ -107,9 +109,11 @@ class Sampling:
         if rows < self.width:
             parents = parents.new_zeros(batch_size, self.width)
             steps = steps.expand(-1, self.width, -1)  # (B, width, V)
+        tokens = sample(self.distribution(steps), self.generator)
         return Choice(
             parents=parents,
-            tokens=sample(self.distribution(steps), self.generator),
+            tokens=tokens,
+            terms=steps.gather(-1, tokens.unsqueeze(-1)).squeeze(-1),
             live=live.gather(1, parents),
         )
 
@@ -171,11 +175,11 @@ def advance(
         nothing, 0.6 to 1 are common.
     """
     log_probabilities = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
-    # One NaN among the logits makes its whole row NaN.
-    is_nan = log_probabilities[..., end].isnan().any(dim=1)  # (B,)
+    # One NaN among the logits makes its whole row NaN, and so the sum.
+    is_nan = log_probabilities[..., end].sum(dim=1).isnan()  # (B,)
     block(rules, log_probabilities, beam.history, end)
 
-    parents, tokens, live = strategy.choose(
+    parents, tokens, terms, live = strategy.choose(
         beam.totals, log_probabilities, beam.live, beam.ended
     )  # (B, K') each
     is_end = live & (tokens == end)
@@ -183,13 +187,14 @@ def advance(
     if strategy.drops_finished:
         width = live.shape[1]  # K'; `len` would make it a constant of an exported graph.
         places = torch.arange(width, device=live.device)
-        order = torch.where(live, places, places + width).argsort(dim=1)  # (B, K')
-        parents = parents.gather(1, order)  # Live rows first, so that `narrow` is a slice.
+        ranks = torch.where(live, places, places + width)
+        # Live rows first, so that `narrow` is a slice.
+        order = ranks.topk(width, dim=1, largest=False).indices  # (B, K')
+        parents = parents.gather(1, order)
         tokens = tokens.gather(1, order)
+        terms = terms.gather(1, order)
         live = live.gather(1, order)
         is_end = is_end.gather(1, order)
-    chosen = parents * log_probabilities.shape[-1] + tokens  # into K * V
-    terms = log_probabilities.flatten(start_dim=1).gather(1, chosen)  # (B, K')
     totals = beam.totals.gather(1, parents) + terms
     weights = step.weights if keep_attention else step.weights[..., :0]  # (B, K, L or 0)
     state, past, weights = select_rows((step.state, beam.history, weights), parents)

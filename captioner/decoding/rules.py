@@ -12,9 +12,13 @@ ORDER = 4
 """The n of the n-grams that a search keeps to. Triples would allow "playing on a basketball":
 people write "playing on a" and "on a basketball court"."""
 LIKELIEST = 64  # Tokens of a step that are looked up among the n-grams.
+PLACES = 3  # Of an n-gram in a table.
 IMPOSSIBLE = -1e4
 """Floor on an end token's log-probability where nothing else is left; finite, so that the
 hypothesis can be ranked and saved as JSON."""
+
+_MOST_ROUNDS = 1000  # Of a table, before it gets larger; half a million keys take 300.
+_CHUNK = 2**15  # Keys of a round, which a CPU's caches hold.
 
 Array = np.ndarray[Any, Any]
 
@@ -43,8 +47,8 @@ class Rules(NamedTuple):
     context: Any = None
     """(n - 1,): no n-gram occurs twice; steps back from the newest token, 0 to n - 2."""
 
-    ngrams: Any = None
-    """(N,), sorted `ngram_keys` of the n-grams of tokens that people wrote, n being `ORDER`.
+    ngram_table: Any = None
+    """`ngram_table` of the n-grams of tokens that people wrote, n being `ORDER`.
 
     No other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
     the `LIKELIEST` tokens of a step are candidates. An n-gram (a, `start`, `start`, b), which no
@@ -54,7 +58,7 @@ class Rules(NamedTuple):
     def inputs(self) -> dict[str, Array]:
         """The inputs of a graph, which has them all: a rule that is off gets a neutral value.
 
-        A graph of a model without n-grams has no input `ngrams`.
+        A graph of a model without n-grams has no input `ngram_table`.
         """
         neutral = {
             "repeatable": np.zeros_like(self.forbidden),
@@ -70,13 +74,13 @@ class Rules(NamedTuple):
 class Constraints:
     """The limits that a search sets, with what the vocabulary adds; see `Rules`.
 
-    forbidden, repeatable: tokens. ngrams: keys (N,) of NumPy, or of torch on the model's device.
+    forbidden, repeatable: tokens. ngram_table: of NumPy, or of torch on the model's device.
     """
 
     search: AnySearch = field(default_factory=AnySearch)
     forbidden: tuple[int, ...] = ()
     repeatable: tuple[int, ...] = ()
-    ngrams: Any = None
+    ngram_table: Any = None
 
     def rules(self, vocabulary_size: int) -> Rules:
         """The rules as arrays."""
@@ -90,7 +94,7 @@ class Constraints:
             repeatable=np.isin(tokens, self.repeatable) if has_distance else None,
             repeat_distance=np.array(search.repeat_distance) if has_distance else None,
             context=np.arange(search.block_ngrams - 1) if search.block_ngrams else None,
-            ngrams=self.ngrams,
+            ngram_table=self.ngram_table,
         )
 
 
@@ -103,3 +107,42 @@ def ngram_keys(tokens: Iterable[Any], vocabulary_size: int) -> Any:
     for token in tokens:
         keys = keys * vocabulary_size + token
     return keys
+
+
+def ngram_table(keys: Array, vocabulary_size: int) -> Array:
+    """A hash table of `ngram_keys` (N,); -1 is an empty cell.
+
+    Where M is its size without V, the key of some words and a token is at one of the `PLACES`
+    (key of the words % (M - i)) + token, so that the tokens behind the same words lie together.
+
+    Cuckoo hashing (Pagh and Rodler 2004; Fotakis et al. 2005, with more than two places), 0.8 of
+    the cells filled: a key takes a place, and the one that it displaces takes another.
+    """
+    modulus = len(keys) * 31 // 25 + PLACES
+    while True:
+        table = np.full(modulus + vocabulary_size, -1)
+        chunks = np.array_split(keys, len(keys) // _CHUNK + 1)
+        left = keys[:0]
+        for number in range(_MOST_ROUNDS):
+            if number < len(chunks):
+                left = np.concatenate([left, chunks[number]])
+            elif not len(left):
+                return table
+            tokens = left % vocabulary_size
+            # Not drawn: importing NumPy's generators takes 9 ms.
+            moduli = modulus - (left ^ 7919 * number) % PLACES
+            places = (left - tokens) % moduli + tokens
+            displaced = table[places]
+            table[places] = left  # Of several keys at a place the last stays.
+            stays = table[places] == left
+            displaced = displaced[stays & (displaced >= 0) & (displaced != left)]
+            left = np.concatenate([left[~stays], displaced])
+        modulus += modulus // 8
+
+
+def is_in_table(table: Any, key: int, vocabulary_size: int) -> bool:
+    """Whether a table has a key."""
+    token = key % vocabulary_size
+    modulus = len(table) - vocabulary_size
+    places = [(key - token) % (modulus - number) + token for number in range(PLACES)]
+    return any(int(table[place]) == key for place in places)

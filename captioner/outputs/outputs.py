@@ -14,6 +14,7 @@ from typing import NamedTuple
 from captioner import files
 from captioner.caption.caption import Caption
 from captioner.errors import UserError, counted
+from captioner.memory_limits import allowed_cores
 from captioner.outcomes import MOST_WORKERS, Failed
 from captioner.outputs.descriptions import Descriptions, Written
 from captioner.outputs.drawings import Drawings
@@ -70,7 +71,7 @@ class Outputs:
         if options.parquet:
             pyarrow_library()
         is_drawn = options.overlay or options.gif or options.words or options.html
-        self.workers = min(os.cpu_count() or 1, MOST_WORKERS) if is_drawn else 0
+        self.workers = min(allowed_cores(), MOST_WORKERS) if is_drawn else 0
         self.counts: Counter[str] = Counter()
         self._options = options
         self._photos = photos

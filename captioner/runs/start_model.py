@@ -7,12 +7,13 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from captioner.backends.torch_captions import TorchCaptions, load_networks
-from captioner.decoding.constraints import ngrams_of_keys
-from captioner.decoding.rules import ORDER, ngram_keys
+from captioner.decoding.constraints import ngrams_of_table
+from captioner.decoding.rules import ORDER, ngram_keys, ngram_table
 from captioner.errors import UserError
 from captioner.model_folders import MODEL, ModelFolder, model_folder
 from captioner.module_weights import fill
@@ -96,7 +97,7 @@ def first_words(
 def known_ngrams(
     start: TorchCaptions, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
 ) -> Tensor | None:
-    """N-grams of the start model and of training captions: keys (N,), sorted, or None.
+    """The `ngram_table` of the start model and of training captions; None of a model without.
 
     Words that a training caption has together do not clash. vocabulary: from `first_words`; of
     another language, the n-grams are those of the captions alone.
@@ -110,7 +111,7 @@ def known_ngrams(
             tokens = set(vocabulary.encode(words))
             for token in tokens:
                 together[token] |= tokens
-        known = ngrams_of_keys(start.ngrams, len(start.vocabulary))  # (N, ORDER)
+        known = ngrams_of_table(start.ngrams, len(start.vocabulary))  # (N, ORDER)
         ngrams += [
             (first, *between, last)
             for first, *between, last in known.tolist()
@@ -121,9 +122,9 @@ def known_ngrams(
             "start_from knows less than a third of what the captions say, and they are too few to "
             "learn another language from: give a thousand or more"
         )
-    columns = torch.tensor(ngrams, dtype=torch.long).unbind(dim=1)  # (N,) each
-    keys: Tensor = torch.unique(ngram_keys(columns, len(vocabulary)))
-    return keys
+    columns = list(np.array(ngrams).T)  # (N,) each
+    keys = np.unique(ngram_keys(columns, len(vocabulary)))
+    return torch.from_numpy(ngram_table(keys, len(vocabulary)))
 
 
 def copy_weights(start: TorchCaptions, networks: TorchCaptions, with_encoder: bool) -> None:

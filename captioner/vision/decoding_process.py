@@ -21,6 +21,7 @@ from typing import IO, Any, BinaryIO
 from PIL import Image
 
 from captioner.errors import UserError
+from captioner.memory_limits import allowed_cores
 from captioner.vision.formats import load_here, original_size
 from captioner.vision.pixels import BUDGET, HELD, ORIGINAL_SIZE
 
@@ -82,7 +83,7 @@ class DecodingPool:
 @cache
 def shared_pool(process_id: int) -> DecodingPool:
     """The pool for the photos that `load_image` does not decode itself; a fork has its own."""
-    return DecodingPool(min(4, max(1, (os.cpu_count() or 1) // 2)))
+    return DecodingPool(min(4, max(1, allowed_cores() // 2)))
 
 
 class _Decoder:

@@ -29,7 +29,7 @@ from captioner.caption.folder import load_model, save_model
 from captioner.cli.program import run_program, script_parser
 from captioner.data.instances import read_synonyms
 from captioner.data.parallel import read_lines
-from captioner.decoding.rules import ORDER, ngram_keys
+from captioner.decoding.rules import ORDER, ngram_keys, ngram_table
 from captioner.files import read_text
 from captioner.runs.start_model import copy_weights
 from captioner.text.languages import FUNCTION_WORDS
@@ -129,7 +129,8 @@ def main() -> None:
     ngrams = torch.tensor(PeoplesNgrams(captions).token_ngrams(model.vocabulary, ORDER))  # (N, 4)
     apart = clashes(list({tuple(words) for words in captions}), model.vocabulary)  # (M, 4)
     columns = torch.cat([ngrams, apart]).unbind(dim=1)  # (N + M,) each
-    model.ngrams = ngram_keys(columns, len(model.vocabulary)).sort().values
+    keys = ngram_keys(columns, len(model.vocabulary)).sort().values.numpy()
+    model.ngrams = torch.from_numpy(ngram_table(keys, len(model.vocabulary)))
     search = models[-1].search.replace(
         length_normalisation=arguments.length_normalisation, truth_weight=arguments.truth_weight
     )

@@ -16,7 +16,7 @@ from captioner.backends.graphs import START, STEP, Graph, GraphStepper, search_i
 from captioner.decoding.loop import BeamSearch, decode
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.protocol import Step
-from captioner.decoding.rules import Constraints
+from captioner.decoding.rules import Constraints, ngram_table
 from captioner.decoding.search import search_hypotheses
 from captioner.text.vocabulary import Vocabulary
 
@@ -41,7 +41,8 @@ class Chain(nn.Module):
         memory, sums = state
         sums = (3 * sums + tokens) % 31  # (B, K)
         weights = torch.softmax(memory.values[..., 0].unsqueeze(1) * sums.unsqueeze(-1) / 9, dim=-1)
-        return Step(self.table[sums, tokens], (memory, sums), weights)
+        logits = self.table.flatten(end_dim=1)[SIZE * sums + tokens]  # (B, K, V)
+        return Step(logits, (memory, sums), weights)
 
 
 def remember(sources: Tensor) -> Memory:
@@ -86,7 +87,8 @@ def test_numpy_and_a_graph_find_what_torch_finds(
     )
     keys = np.arange(SIZE**4)
     keys = keys[np.random.default_rng(len(sources)).random(SIZE**4) < share]
-    constraints = Constraints(options, FORBIDDEN, REPEATABLE, keys)
+    table = ngram_table(keys, SIZE)
+    constraints = Constraints(options, FORBIDDEN, REPEATABLE, table)
     numbers = torch.tensor([[source, 1.0, 2.0] for source in sources], dtype=torch.float32)
     expected = decode(
         Chain(),
@@ -94,7 +96,7 @@ def test_numpy_and_a_graph_find_what_torch_finds(
         start=Vocabulary.start,
         end=Vocabulary.end,
         strategy=BeamSearch(width),
-        constraints=replace(constraints, ngrams=torch.tensor(keys)),
+        constraints=replace(constraints, ngram_table=torch.tensor(table)),
         length_normalisation=alpha,
         coverage_penalty=beta,
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import assert_same_captions, confidence_weights, make_captioner, photo
+from samples import assert_same_captions, confidence_weights, make_captioner, photo, table_of
 
 import captioner
 from captioner.caption.caption import Caption
@@ -12,7 +12,6 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.cautious import cautious_caption, shorter_forms
 from captioner.caption.confidence import Caution, Confidence, WordWeights
 from captioner.caption.folder import save_model
-from captioner.decoding.rules import ngram_keys
 from captioner.text.languages import FUNCTION_WORDS
 
 WEIGHTS = confidence_weights(1.0, 0.5, 0.75, 0.25, -0.125)
@@ -117,7 +116,7 @@ def test_sentences_are_of_known_ngrams() -> None:
     a, dog, runs = vocabulary.encode(["a", "dog", "runs"])
     tokens = [start, start, start, a, dog, runs, end]
     known = torch.tensor([tokens[first : first + 4] for first in range(4)])
-    model.backend.ngrams = ngram_keys(list(known.T), len(vocabulary)).sort().values
+    model.backend.ngrams = table_of(known, len(vocabulary))
     assert model.backend.is_sentence(("a", "dog", "runs"))
     for words in (("a", "dog"), ("dog", "runs"), ("a", "dog", "dog"), ()):
         assert not model.backend.is_sentence(words)

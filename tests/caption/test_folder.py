@@ -16,13 +16,14 @@ from samples import (
     drop_digests,
     make_captioner,
     photo,
+    table_of,
 )
 from torch import Tensor, nn
 
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
 from captioner.caption.folder import load_model, save_confidence, save_model
-from captioner.decoding.rules import ORDER, ngram_keys
+from captioner.decoding.rules import ORDER
 from captioner.errors import UserError
 from captioner.model_folders import ModelFolder
 from captioner.models.caption_config import TransformerDecoderConfig
@@ -114,9 +115,7 @@ def test_weights_that_another_tool_wrote_again_are_loaded(tiny_model: Path) -> N
 def test_a_model_that_knows_ngrams_keeps_to_them(tiny_captioner: Captioner, tmp_path: Path) -> None:
     people = PeoplesNgrams([["a", "red", "dog", "runs"], ["the", "two", "brown", "dog"]])
     ngrams = torch.tensor(people.token_ngrams(tiny_captioner.backend.vocabulary, ORDER))
-    tiny_captioner.backend.ngrams = ngram_keys(
-        ngrams.unbind(dim=1), len(tiny_captioner.backend.vocabulary)
-    )
+    tiny_captioner.backend.ngrams = table_of(ngrams, len(tiny_captioner.backend.vocabulary))
     save_model(tiny_captioner, tmp_path / "model")
     assert load_file(tmp_path / "model/model.safetensors")["ngrams"].shape[1] == ORDER
     loaded = load_model(tmp_path / "model")

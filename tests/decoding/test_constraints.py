@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import table_of
 from table_decoder import END, START, TableDecoder, memory_of, random_table, search
 from torch import Tensor
 
 from captioner.decoding.constraints import block, to_device
 from captioner.decoding.options import AnySearch, SearchOptions
-from captioner.decoding.rules import IMPOSSIBLE, Constraints, ngram_keys
+from captioner.decoding.rules import IMPOSSIBLE, Constraints
 from captioner.errors import UserError
 
 BLOCKED = float("-inf")
@@ -36,8 +39,8 @@ def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) 
 
 
 def of_ngrams(known: Iterable[tuple[int, ...]]) -> Constraints:
-    keys = ngram_keys(torch.tensor(sorted(known)).unbind(dim=1), 5)
-    return Constraints(AnySearch(minimum_length=0), ngrams=keys)
+    table = table_of(torch.tensor(sorted(known)), 5)
+    return Constraints(AnySearch(minimum_length=0), ngram_table=table)
 
 
 def test_only_ngrams_that_people_wrote_by_hand() -> None:
@@ -62,6 +65,22 @@ def test_words_that_people_keep_apart_by_hand() -> None:
     known.append((2, 0, 0, 4))
     for tokens, expected in {(): [2, 3, 4], (2, 3, 3): [2, 3], (4, 3): [2, 3, 4]}.items():
         assert left(of_ngrams(known), list(tokens)) == expected
+
+
+@given(
+    known=st.sets(st.tuples(*[st.sampled_from([0, 2, 3, 4])] * 3, st.integers(1, 4)), min_size=1),
+    tokens=st.lists(st.integers(2, 4), max_size=5),
+)
+def test_known_ngrams_and_clashes_by_brute_force(
+    known: set[tuple[int, ...]], tokens: list[int]
+) -> None:
+    written = (0, 0, 0, *tokens)
+    is_left = [
+        (*written[-3:], last) in known and not any((word, 0, 0, last) in known for word in tokens)
+        for last in range(5)
+    ]
+    expected = [last for last in range(5) if is_left[last]] or [END]
+    assert left(of_ngrams(known), tokens) == expected
 
 
 def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from run_samples import assert_resumes
-from samples import Output, log_of, photo_bytes, save_photo, write_captions, write_tar
+from samples import Output, log_of, photo_bytes, save_photo, table_of, write_captions, write_tar
 from torch.nn import functional
 
 import captioner
@@ -14,6 +14,7 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, save_model
 from captioner.cli.main import main
 from captioner.data.readers import read_splits
+from captioner.decoding.constraints import ngrams_of_table
 from captioner.decoding.rules import ngram_keys
 from captioner.errors import UserError
 from captioner.model_folders import model_folder
@@ -34,9 +35,7 @@ def run(tmp_path: Path, tiny_captioner: Captioner) -> Path:
     """A run folder, of which only the model is needed; it knows what people wrote."""
     people = PeoplesNgrams([["a", "brown", "dog"], ["two", "red"]])
     ngrams = torch.tensor(people.token_ngrams(tiny_captioner.backend.vocabulary, 4))
-    tiny_captioner.backend.ngrams = ngram_keys(
-        ngrams.unbind(dim=1), len(tiny_captioner.backend.vocabulary)
-    )
+    tiny_captioner.backend.ngrams = table_of(ngrams, len(tiny_captioner.backend.vocabulary))
     save_model(tiny_captioner, tmp_path / "run" / "model")
     return tmp_path / "run"
 
@@ -207,10 +206,11 @@ def test_words_that_the_new_captions_put_together_clash_no_longer(run: Path) -> 
     assert torch.equal(known_ngrams(start.backend, words, [["ein", "hund"]]), start.backend.ngrams)
     dog, man, two = words.encode(["dog", "man", "two"])
     pairs = torch.tensor([[dog, *(words.start,) * 2, each] for each in (man, two)])
-    clashes = ngram_keys(pairs.unbind(dim=1), len(words))
-    start.backend.ngrams = torch.cat([start.backend.ngrams, clashes])
-    keys = known_ngrams(start.backend, words, [["a", "dog", "on", "a", "man"]])
-    assert torch.isin(clashes, keys).tolist() == [False, True]
+    known = ngrams_of_table(start.backend.ngrams, len(words))
+    start.backend.ngrams = table_of(torch.cat([known, pairs]), len(words))
+    table = known_ngrams(start.backend, words, [["a", "dog", "on", "a", "man"]])
+    assert table is not None
+    assert torch.isin(ngram_keys(pairs.T, len(words)), table).tolist() == [False, True]
     captions = [["ein", "hund"], ["zwei", "hunde"]]  # Without a frequent word.
     with pytest.raises(UserError, match="too few to learn another language from"):
         known_ngrams(start.backend, first_words(words, captions, 2), captions)

@@ -6,7 +6,7 @@ const START = 1;
 const CLITICS = new Set(["'s", "'m", "'d", "'ll", "'re", "'ve", "n't"]);
 
 // ort: the module of onnxruntime-web. description: captioner.json. sessions: encoder, start, step.
-// ngrams: BigInt64Array of their keys, or null. Returns `caption`.
+// ngrams: BigInt64Array, the table of the n-grams, or null. Returns `caption`.
 export const makeCaptioner = (ort, description, sessions, ngrams) => {
   const { words, search, preprocessing } = description;
   const isFunctionWord = new Set(description.function_words);
@@ -22,7 +22,7 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
   // The rules of the search, as `search_inputs` of captioner/backends/graphs.py makes them.
   const rules = Object.fromEntries(Object.entries(description.inputs).map(
     ([name, { type, shape, values }]) => [name, tensor(type, arrayOf[type](values), ...shape)]));
-  if (ngrams) rules.ngrams = tensor("int64", ngrams, ngrams.length);
+  if (ngrams) rules.ngram_table = tensor("int64", ngrams, ngrams.length);
 
   // The first rows of a tensor (1, K, ...).
   const narrow = ({ type, data, dims: [, rows, ...rest] }, width) => {

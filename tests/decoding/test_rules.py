@@ -1,0 +1,39 @@
+"""The hash table of n-grams against a set of them."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from captioner.decoding.constraints import ngrams_of_table
+from captioner.decoding.rules import ORDER, is_in_table, ngram_keys, ngram_table
+
+
+@given(
+    size=st.integers(4, 12),
+    share=st.sampled_from([0.001, 0.02, 0.3, 1.0]),
+    copies=st.integers(1, 5),
+    seed=st.integers(0, 9),
+)
+def test_a_table_has_its_keys_and_no_others(
+    size: int, share: float, copies: int, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    known = np.flatnonzero(generator.random(size**ORDER) < share)
+    table = ngram_table(generator.permutation(np.repeat(known, copies)), size)
+    asked = np.unique([*known[:200], *generator.integers(size**ORDER, size=200)])
+    found = [is_in_table(table, int(key), size) for key in asked]
+    assert found == np.isin(asked, known).tolist()
+    ngrams = ngrams_of_table(torch.from_numpy(table), size)
+    assert ngram_keys(ngrams.unbind(dim=1), size).tolist() == known.tolist()
+
+
+@pytest.mark.parametrize("size", [2221, 55_108])
+def test_a_table_is_hardly_larger_than_its_keys(size: int) -> None:
+    ngrams = np.random.default_rng(0).integers(size, size=(4, 30_000))
+    ngrams[:3, 10_000:] = ngrams[:3, :200].repeat(100, axis=1)  # Many tokens behind the same words.
+    keys = np.unique(ngram_keys(list(ngrams), size))
+    table = ngram_table(keys, size)
+    assert len(table) <= 1.24 * len(keys) + size + 3
+    assert np.isin(keys, table).all()
