@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from captioner.translate.translated_captions import translate_captions as translate_captions
     from captioner.translate.translation import Translation as Translation
     from captioner.translate.translator import Translator as Translator
+    from captioner.vision.images import load_image as load_image
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime reads it when it is imported.
 
@@ -42,6 +43,7 @@ _MODULES = {
     "translate.translated_captions": ("translate_captions",),
     "translate.translation": ("Translation",),
     "translate.translator": ("Translator",),
+    "vision.images": ("load_image",),
 }
 """The names that are imported when they are first used, by module."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from captioner.errors import UserError
 from captioner.model_folders import ModelFolder, model_folder
@@ -50,7 +50,7 @@ def load(
         config.search,
         config.confidence,
         folder.card,
-        partial(_packaged_translation, device=device, precision=precision, engine=engine),
+        partial(load_translation, device=device, precision=precision, engine=engine),
     )
 
 
@@ -90,17 +90,17 @@ def load_translation(
     """
     from captioner.translate.translated_captions import check_aligns, translate_captions
 
-    name = translator or LANGUAGES.get(language.partition("-")[0])
-    if name is None:
+    packaged = LANGUAGES.get(language.partition("-")[0])
+    if translator is None and packaged is None:
         known = ", ".join(LANGUAGES)
         needs = f"captions in the language {language!r} need a translator"
         raise UserError(f"{needs}; the package has {known}")
-    loaded = load_translator(name, device, precision, engine)
+    if translator is None:
+        loaded = _packaged(packaged, device, precision, engine)
+    else:
+        loaded = load_translator(translator, device, precision, engine)
     check_aligns(loaded)
     return partial(translate_captions, translator=loaded, language=language)
 
 
-@cache
-def _packaged_translation(language: str, **options: Any) -> Translate:
-    """`load_translation` of a packaged translator, which is loaded once."""
-    return load_translation(language, **options)
+_packaged = cache(load_translator)  # For captions of several batches, or of dialects.

@@ -210,6 +210,9 @@ class ModelFolder:
     def read(self, kind: str, config: type[Instance]) -> Instance:
         """Validate the config. kind: the expected one of `FORMATS`."""
         path = self.files / CONFIG
+        if self.backend is not None:
+            what = f"is computed by the backend {self.backend!r}"
+            raise UserError(f"{self.path} {what}: it has no networks to train or export")
         if self.kind is None:
             read_json(path, "model config", LARGEST_CONFIG)  # Refuses a missing file.
             raise UserError(f"{path} is not the config of a {kind}: no format {FORMATS[kind]!r}")
@@ -261,7 +264,7 @@ class ModelFolder:
         """The model as text: these facts, config with counts of weights, gist of its card."""
         config = {name: value for name, value in self.config.items() if name != "files"}
         digests = f"{len(self.digests)}, checked by their digests"
-        if not self.digests:
+        if not self.digests and self.backend is None:
             digests = "without digests (0.4.0.dev0): graphs are checked by names, types and shapes"
         counts: Counter[str] = Counter()
         if self.has_weights:

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from benchmark_machine import Machine, has_bfloat16
 
+from captioner.backends.torch_translations import make_model
 from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import AnySearch
 from captioner.decoding.rules import Constraints
@@ -57,7 +58,7 @@ class Translation:
         self.machine, self.recipe, self.sizes = machine, recipe, sizes
         self.vocabulary = sizes.vocabulary or recipe.text.size
         torch.manual_seed(0)
-        model: TranslationModel = recipe.model.make(self.vocabulary, self.vocabulary)
+        model: TranslationModel = make_model(recipe.model, self.vocabulary, self.vocabulary)
         self.model = model.to(machine.device)
 
     def training(self, precision: torch.dtype) -> list[float]:

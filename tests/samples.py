@@ -18,7 +18,7 @@ from torch import Tensor
 from translation_samples import CONFIGS
 
 from captioner.backends.torch_captions import TorchCaptions
-from captioner.backends.torch_translations import TorchTranslations
+from captioner.backends.torch_translations import TorchTranslations, make_model
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
@@ -270,6 +270,6 @@ def make_translator(sentences: Iterable[str], name: str = "dot") -> Translator:
     """A translator with its initial weights, of six tokens at most, that knows these words."""
     words = WordVocabulary.learn(sentences, 1)
     torch.manual_seed(0)
-    model = CONFIGS[name].make(len(words), len(words))
+    model = make_model(CONFIGS[name], len(words), len(words))
     search = TranslationSearch(beam=3, maximum_length=5)
     return Translator(TorchTranslations(CONFIGS[name], model, words, words), 6, search)

@@ -24,6 +24,7 @@ from translation_samples import CONFIGS, SIZE
 
 import captioner
 from captioner.backends.torch_captions import make_decoder
+from captioner.backends.torch_translations import make_model
 from captioner.models.caption_config import decoder_config
 from captioner.models.caption_losses import CaptioningLoss, ObjectiveConfig, PhotoBatch
 from captioner.models.translation_model import TranslationLoss, TranslationObjective
@@ -124,7 +125,7 @@ def test_a_translator_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = TranslationBatch(source, source_mask, tokens, tokens, mask)
     with fake_gpu() as gpu:
         with torch.device(DEVICE):
-            model = CONFIGS["transformer"].make(SIZE, SIZE)
+            model = make_model(CONFIGS["transformer"], SIZE, SIZE)
         loss = TranslationLoss(model, TranslationObjective(label_smoothing=0.1))
         make_steps(gpu, loss, batch, monkeypatch)
 

@@ -79,7 +79,7 @@ def test_its_captions_of_validation_photos(model: captioner.Captioner) -> None:
     folder = DATA / "flickr8k"
     files = folder / "Flickr8k.token.txt", folder / "images"
     examples = read_splits("flickr8k", *files, [str(folder / "val.txt")])[0][:100]
-    captions = [caption.text for caption in model.caption([each.path for each in examples])]
+    captions = [caption.text for caption in model.caption([each.source for each in examples])]
     constant = scores_of(["the black and white dog is running through the water"] * 100, examples)
     scores = scores_of(captions, examples)
     assert scores["CIDEr-D"] > 1.5 * constant["CIDEr-D"]
@@ -87,7 +87,7 @@ def test_its_captions_of_validation_photos(model: captioner.Captioner) -> None:
     assert len(set(captions)) > 50
     folder = DATA / "everyday"
     (examples,) = read_splits("coco", folder / "captions_val.json", folder / "photos")
-    captions = [caption.text for caption in model.caption([each.path for each in examples])]
+    captions = [caption.text for caption in model.caption([each.source for each in examples])]
     scores = evaluate_captions(captions, [each.captions for each in examples]).to_dict()
     assert scores["CIDEr-D"] > 0.8
     assert scores["word-precision"] > 0.57

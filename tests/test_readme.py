@@ -55,7 +55,7 @@ NOT_RUN = {
     "jupyter": "opens a window; tests/notebooks runs the notebooks",
     "mkdir": "the fixtures make these folders",
     "for": "downloads",
-    "cat": "tests/cli/test_resume.py joins tables",
+    "cat": "tests/outputs/test_resume.py joins tables",
     "(cd": "unpacks what was downloaded",
     "unzip": "likewise",
     "rm": "likewise",
@@ -214,12 +214,12 @@ def test_the_commands_that_need_large_data_are_understood() -> None:
 
 SAID = (
     *("most at row", "14, 14)", "", "sentence 2 is of the type", "CIDEr-D"),
-    *("torch.Size([1, 1, 512]) tensor(1.", "torch.Size([1, 49, 256]) (7, 7)", "5 True\n5 True"),
+    *("torch.Size([1, 1, 512]) tensor(1.", "torch.Size([1, 49, 256]) (7, 7)", "", "5 True\n5 True"),
     "0.jpg ('a dog runs', 'a brown dog')",
 )
 """What each of the Python examples prints, among other things.
 
-The third writes files and prints nothing: tests/cli/test_outputs.py runs it and reads them."""
+The third writes files and prints nothing: tests/outputs/test_outputs.py runs it and reads them."""
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.backends.torch_translations import TorchTranslations
+from captioner.backends.torch_translations import TorchTranslations, make_model
 from captioner.decoding.options import TranslationSearch
 from captioner.models.translation_config import TranslationModelConfig
 from captioner.models.translation_model import TranslationModel
@@ -60,7 +60,7 @@ CONFIGS = {
 def make(name: str, source_size: int = SIZE, target_size: int = SIZE) -> TranslationModel:
     """The model, with weights far enough from zero for everything to matter."""
     torch.manual_seed(0)
-    model = CONFIGS[name].make(source_size, target_size)
+    model = make_model(CONFIGS[name], source_size, target_size)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

@@ -28,7 +28,7 @@ ENGINES = {
         "torch": "captioner.backends.torch_translations:open_translations",
     },
 }
-"""By kind of model: the function that opens a `ModelFolder` on a device in a precision."""
+"""By kind of model: what opens a `ModelFolder`; for torch on a device, in a precision."""
 
 GROUP = "captioner.backends"
 """Of entry points: `name = "module:function"`, for folders whose config has `backend: name`."""
@@ -46,14 +46,16 @@ def open_backend(
     precision: str,
     engine: EngineName,
 ) -> Any:
-    """The backend of a model folder: a `CaptionBackend` or, of a translator, its.
+    """The backend of a model folder: a `CaptionBackend`, or a `TranslationBackend`.
 
     kind: the expected one of `ENGINES`. Where graphs cannot be used, torch computes if it can.
     """
     if engine not in get_args(EngineName):
         raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(EngineName))}")
     if folder.backend is not None:
-        return _open_other(folder, folder.backend, kind, str(device), precision)
+        if engine != "auto":
+            raise UserError(f"{folder.path} has one engine, {folder.backend!r}, and no {engine!r}")
+        return _open_other(folder, folder.backend, str(device), precision)
     if _takes_graphs(folder, str(device), precision, engine):
         try:
             return resolve_name(ENGINES[kind]["graphs"])(folder)
@@ -63,13 +65,19 @@ def open_backend(
     return resolve_name(ENGINES[kind]["torch"])(folder, str(device), precision)
 
 
-def _open_other(folder: ModelFolder, name: str, kind: str, device: str, precision: str) -> Any:
+def _open_other(folder: ModelFolder, name: str, device: str, precision: str) -> Any:
     found = other_backends()
-    if kind != "captioner" or name not in found:
+    if name not in found:
         known = ", ".join(sorted(found)) or "none"
-        needs = f"needs the backend {name!r} of another package, for captioners"
+        needs = f"needs the backend {name!r} of another package"
         raise UserError(f"{folder.path} {needs}; installed are: {known}")
-    return found[name].load()(folder, device, precision)
+    try:
+        return found[name].load()(folder, device, precision)
+    except UserError:
+        raise
+    except Exception as error:  # Of code that is not ours.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{folder.path}: its backend {name!r} cannot be opened: {reason}") from None
 
 
 def _takes_graphs(folder: ModelFolder, device: str, precision: str, engine: EngineName) -> bool:
@@ -79,12 +87,10 @@ def _takes_graphs(folder: ModelFolder, device: str, precision: str, engine: Engi
         raise UserError(f"graphs run on a CPU in float32, not on {device} in {precision}")
     if engine != "auto":
         return engine == "graphs"
-    if find_spec("torch") is None:
-        if not is_plain or not folder.has_graphs:
+    if not is_plain or not folder.has_graphs:
+        if find_spec("torch") is None:
             where = f"on device {device} in {precision}"
             raise UserError(f"the model {folder.path} {where} needs torch: {INSTALL}")
-        return True
-    if not is_plain or not folder.has_graphs:
         return False
     if device == "auto" and may_have_gpu("auto"):
         from captioner.devices import choose_device

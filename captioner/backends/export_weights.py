@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from captioner.arrays import Array
 from captioner.backends.graph_file import STORED
-from captioner.backends.protocol import Array
 from captioner.weight_files import weights_header
 
 if TYPE_CHECKING:

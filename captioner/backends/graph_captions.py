@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from captioner.arrays import Array
 from captioner.backends.graphs import (
     MAP_SHAPE,
     Graph,
@@ -21,12 +22,12 @@ from captioner.backends.graphs import (
     open_graphs,
     search_inputs,
 )
-from captioner.backends.protocol import Array, Sentence
+from captioner.backends.protocol import Sentence, Words
 from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import PLACES, ngram_keys, ngram_table
+from captioner.decoding.rules import ORDER, PLACES, Constraints, ngram_keys, ngram_table
 from captioner.decoding.search import search_hypotheses
-from captioner.errors import INSTALL, GraphError, UserError
+from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
 from captioner.model_folders import CONFIG, GRAPHS, NGRAMS, VOCABULARY, WEIGHTS, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
@@ -75,10 +76,10 @@ class GraphCaptions:
         """See `CaptionBackend`. Each worker has its share of the threads."""
         threads = max(1, self.threads // max(1, workers))
         if threads not in self.graphs:  # A graph keeps the threads that it was opened with.
-            if ModelFolder(self.folder.path).digests != self.folder.digests:
-                files = self.folder.files
-                raise UserError(f"the graphs in {files} have changed; load the model again")
-            self.graphs[threads], _ = open_graphs(self.folder, GRAPHS, threads)
+            folder = ModelFolder(self.folder.path)
+            if folder.digests != self.folder.digests:
+                raise UserError(f"the graphs in {folder.files} have changed; load the model again")
+            self.graphs[threads], _ = open_graphs(folder, GRAPHS, threads)
         return replace(self, threads=threads)
 
     def encode(self, pixels: Array) -> Array:
@@ -100,23 +101,44 @@ class GraphCaptions:
             rules[_SORTED_KEYS] = self.sorted_keys
         _, start, step = self.graphs[self.threads]
         with graph_errors(self.folder.path):
-            stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
+            inputs = {"annotations": np.asarray(annotations, np.float32)}
+            stepper = GraphStepper(start, step, inputs, rules)
             hypotheses = search_hypotheses(stepper, search.maximum_length)
         return in_words(hypotheses, self.vocabulary)
 
-    def teacher_forced(
-        self, annotations: Array, captions: Sequence[Sequence[str]]
-    ) -> list[Sentence]:
-        """Refused: a graph's step chooses its own words."""
-        raise UserError(f"given captions need torch ({INSTALL}) and engine 'torch'")
+    def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
+        """See `CaptionBackend`. A greedy search in which all words but the next are forbidden."""
+        given = zip(np.asarray(annotations, np.float32), captions, strict=True)
+        with graph_errors(self.folder.path):
+            return [self._forced(vectors[None], words) for vectors, words in given]
+
+    def _forced(self, annotations: Array, words: Words) -> Sentence:
+        """Annotation vectors (1, L, D) and the T words of a caption -> their scores."""
+        vocabulary, size, length = self.vocabulary, len(self.vocabulary), len(words)
+        tokens = [*vocabulary.encode(words), vocabulary.end]
+        context = [vocabulary.start] * (ORDER - 1)
+        columns = [[*context, *tokens][place:] for place in range(ORDER)]
+        keys = ngram_keys(list(np.array([column[: length + 1] for column in columns])), size)
+        exact = SearchOptions(beam=1, minimum_length=length, maximum_length=length)
+        constraints = Constraints(exact, ngram_table=ngram_table(keys, size))
+        rules = {**search_inputs(constraints, size), _SORTED_KEYS: np.sort(keys)}
+        _, start, step = self.graphs[self.threads]
+        stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
+        beam, terms, maps = stepper.start(), [], []
+        for token in tokens:
+            beam, choices, _ = stepper.advance(beam, forbidden=np.arange(size) != token)
+            terms.append(float(choices.terms[0, 0]))
+            maps.append(choices.weights[0, 0])  # (L,)
+        return Sentence(list(words), terms, np.stack(maps[:-1]))
+
+    def unknown(self, words: Iterable[str]) -> list[str]:
+        return sorted({word for word in words if word not in self.vocabulary})
 
     def is_sentence(self, words: Sequence[str]) -> bool:
         return all_ngrams_known(words, self.vocabulary, self.ngrams)
 
 
-def open_captions(
-    folder: ModelFolder, device: str = "cpu", precision: str = "float32"
-) -> GraphCaptions:
+def open_captions(folder: ModelFolder) -> GraphCaptions:
     """The backend of a model folder with graphs, which are of its config and vocabulary."""
     files = folder.files
     config = folder.read("captioner", CaptionNetworksConfig)

@@ -74,9 +74,7 @@ class GraphTranslations:
             return search_hypotheses(stepper, search.maximum_length, search.coverage_penalty, mask)
 
 
-def open_translations(
-    folder: ModelFolder, device: str = "cpu", precision: str = "float32"
-) -> GraphTranslations:
+def open_translations(folder: ModelFolder) -> GraphTranslations:
     """The backend of a model folder with graphs."""
     config = folder.read("translator", TranslationNetworksConfig)
     source, target = load_vocabularies(folder.files, config.joint_vocabulary)

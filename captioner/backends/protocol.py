@@ -1,17 +1,16 @@
 """The protocols of backends, which compute the networks of captioners and translators."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-import numpy as np
-
+from captioner.arrays import Array, Values
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.decoding.search import Hypothesis
 from captioner.errors import INSTALL, UserError
 from captioner.text import SentenceVocabulary
 from captioner.vision.preprocessing import Preprocessing
 
-Array = np.ndarray[Any, Any]
+Words = Sequence[str]  # Of a caption.
 
 
 class Sentence(NamedTuple):
@@ -58,22 +57,25 @@ class CaptionBackend(Protocol):
     def threads(self) -> int:
         """Threads of a CPU that compute a batch."""
 
-    def encode(self, pixels: Array) -> Any:
+    def encode(self, pixels: Array) -> Values:
         """Pixels (B, 3, size, size), uint8 -> annotation vectors (B, L, D)."""
 
     def search(
-        self, annotations: Any, search: SearchOptions, generator: Any = None
+        self, annotations: Values, search: SearchOptions, generator: Any = None
     ) -> list[list[Sentence]]:
         """Annotation vectors (B, L, D) -> the sentences of each photo, best first.
 
         generator: of samples, torch's, on its device.
         """
 
-    def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Sentence]:
+    def teacher_forced(self, annotations: Values, captions: Sequence[Words]) -> list[Sentence]:
         """Annotation vectors (B, L, D), and the words of a caption for each -> their scores.
 
         A word that it lacks is fed and scored as the unknown-word token, as in training.
         """
+
+    def unknown(self, words: Iterable[str]) -> list[str]:
+        """Those words, each once, for which it has the unknown-word token alone."""
 
     def is_sentence(self, words: Sequence[str]) -> bool:
         """Whether people wrote all n-grams of a caption; False of a model without n-grams."""
@@ -119,7 +121,8 @@ def new_generator(backend: CaptionBackend | TranslationBackend, search: AnySearc
     if not search.sample:
         return None
     if not backend.can_sample:
-        raise UserError(f"sampling needs torch ({INSTALL}) and engine 'torch'")
+        advice = f"sampling needs torch ({INSTALL}) and engine 'torch'"
+        raise UserError(f"the engine {backend.engine!r} draws no samples: {advice}")
     from captioner.decoding.loop import make_generator
 
     return make_generator(search, backend.device)

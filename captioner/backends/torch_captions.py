@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from captioner.backends.protocol import Array, CaptionBackend, Sentence
+from captioner.arrays import Array, Values
+from captioner.backends.protocol import CaptionBackend, Sentence, Words
 from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
 from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import SearchOptions
@@ -112,7 +113,7 @@ class TorchCaptions:
 
     @torch.no_grad()
     def search(
-        self, annotations: Any, search: SearchOptions, generator: torch.Generator | None = None
+        self, annotations: Values, search: SearchOptions, generator: torch.Generator | None = None
     ) -> list[list[Sentence]]:
         hypotheses = decode(
             self.decoder,
@@ -126,7 +127,7 @@ class TorchCaptions:
         return in_words(hypotheses, self.vocabulary)
 
     @torch.no_grad()
-    def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Sentence]:
+    def teacher_forced(self, annotations: Values, captions: Sequence[Words]) -> list[Sentence]:
         vocabulary = self.vocabulary
         start, end = vocabulary.start, vocabulary.end
         rows = [torch.tensor([start, *vocabulary.encode(words), end]) for words in captions]
@@ -144,6 +145,9 @@ class TorchCaptions:
             )
             for row, words in enumerate(captions)
         ]
+
+    def unknown(self, words: Iterable[str]) -> list[str]:
+        return sorted({word for word in words if word not in self.vocabulary})
 
     def is_sentence(self, words: Sequence[str]) -> bool:
         return all_ngrams_known(words, self.vocabulary, self.ngrams)
@@ -166,6 +170,8 @@ def networks_of(backend: CaptionBackend) -> TorchCaptions:
 def load_networks(folder: ModelFolder) -> TorchCaptions:
     """The networks of a model folder on the CPU, to train or to compute."""
     config = folder.read("captioner", CaptionNetworksConfig)
+    if folder.has_graphs and not folder.has_weights:
+        raise UserError(f"{folder.path} holds graphs alone; give the model that was exported")
     folder.check()
     files = folder.files
     vocabulary = Vocabulary.load(files / VOCABULARY)

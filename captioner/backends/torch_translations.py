@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +16,7 @@ from captioner.decoding.search import Hypothesis
 from captioner.devices import autocast, choose_device, choose_precision
 from captioner.errors import UserError
 from captioner.model_folders import CONFIG, WEIGHTS, ModelFolder
+from captioner.models import recurrent_translators as recurrent
 from captioner.models.transformer import Transformer
 from captioner.models.translation_config import TranslationModelConfig, TranslationNetworksConfig
 from captioner.models.translation_model import TranslationModel
@@ -60,6 +62,7 @@ class TorchTranslations:
             chosen["alignment_head"] = None if head == "mean" else head
         if isinstance(self.model, Transformer):
             self.model.config = self.model.config.replace(**chosen)
+            self.config = self.config.replace(transformer=self.model.config)
         elif chosen:
             raise UserError("an alignment layer or head needs a Transformer, which this is not")
 
@@ -85,6 +88,24 @@ class TorchTranslations:
             )
 
 
+_MODELS: dict[str, Callable[..., TranslationModel]] = {
+    "sequence_to_sequence": recurrent.SequenceToSequence,
+    "bahdanau": recurrent.Bahdanau,
+    "luong": recurrent.Luong,
+    "gnmt": recurrent.GNMT,
+    "transformer": Transformer,
+}
+"""By the field of `TranslationModelConfig`."""
+
+
+def make_model(
+    config: TranslationModelConfig, source_size: int, target_size: int
+) -> TranslationModel:
+    """The model, with weights drawn from torch's generator, for so many tokens on each side."""
+    name, chosen = next((name, each) for name, each in config if each is not None)
+    return _MODELS[name](chosen, source_size, target_size)
+
+
 def load_translation_model(folder: ModelFolder) -> TorchTranslations:
     """The model of a folder on the CPU, to train or to compute."""
     config = folder.read("translator", TranslationNetworksConfig)
@@ -92,7 +113,7 @@ def load_translation_model(folder: ModelFolder) -> TorchTranslations:
     source, target = load_vocabularies(folder.files, config.joint_vocabulary)
     try:
         with torch.device("meta"):  # Allocates no memory and draws no initial weights.
-            model = config.model.make(len(source), len(target))
+            model = make_model(config.model, len(source), len(target))
     except UserError as error:
         raise UserError(f"{folder.files / CONFIG}: {error}") from None
     weights = folder.files / WEIGHTS

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
+from captioner.arrays import Array
 from captioner.errors import UserError
 from captioner.render.overlay import MappedCaption, Region, save_picture, scale_region
 from captioner.render.page import PageItem, phrases, save_html
@@ -55,6 +55,7 @@ class Caption:
         given and read again; of other photos a small copy is kept.
     name: of the photo, such as its path; None of a caption that was made without its photo.
     status: of the photo's file, or of its shard, before the photo was read; None of other photos.
+    given: whether a person gave the words, which were then scored; see `Captioner.explain`.
     language, original: of a translated caption, its tag, such as "de", and the English one.
 
     Equality ignores the maps, the photo and its name.
@@ -64,7 +65,7 @@ class Caption:
     words: tuple[str, ...] = field(repr=False)
     log_probability: float
     word_log_probabilities: tuple[float, ...] = field(repr=False)
-    attention: np.ndarray[Any, Any] = field(compare=False, repr=False)
+    attention: Array = field(compare=False, repr=False)
     region: Region | None = field(default=None, repr=False)
     alternatives: tuple[Caption, ...] = field(default=(), repr=False)
     score: float | None = None
@@ -74,6 +75,7 @@ class Caption:
     photo: ImageSource | None = field(default=None, compare=False, repr=False)
     name: str | None = field(default=None, compare=False, repr=False)
     status: os.stat_result | None = field(default=None, compare=False, repr=False)
+    given: bool = False
     language: str | None = None
     original: Caption | None = field(default=None, repr=False)
 

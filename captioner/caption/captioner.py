@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from PIL import Image
 
-from captioner.backends.protocol import CaptionBackend, Sentence, new_generator
+from captioner.arrays import Array, Values
+from captioner.backends.protocol import CaptionBackend, Sentence, Words, new_generator
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
 from captioner.caption.confidence import Confidence
@@ -27,6 +30,7 @@ from captioner.outcomes import (
 )
 from captioner.render.overlay import Region
 from captioner.text.languages import is_english, language_tag
+from captioner.text.tokenizer import tokenize
 from captioner.vision.images import ImageSource, original_size, photo_name
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.shards import source_status
@@ -41,8 +45,27 @@ class Prepared(NamedTuple):
     name: str
     photo: ImageSource
     region: Region
-    pixels: np.ndarray[Any, Any]
+    pixels: Array
     status: os.stat_result | None = None  # Of its file, before it was read.
+
+    @classmethod
+    def load(
+        cls,
+        preprocessing: Preprocessing,
+        name: str,
+        source: ImageSource,
+        decoding_seconds: float | None = None,
+    ) -> Prepared:
+        """Load a photo. name: `-` for standard input."""
+        shown = "standard input" if name == "-" else name
+        if isinstance(source, (str, os.PathLike)) and name != "-":
+            shown = photo_name(source)
+        status = source_status(source)
+        photo = preprocessing.load(source, shown, decoding_seconds)
+        if not isinstance(source, (str, os.PathLike, bytes)):
+            source = photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
+        region = preprocessing.region(*original_size(photo))
+        return cls(name, source, region, preprocessing.pixels(photo), status)
 
     def captioned(self, caption: Caption) -> Caption:
         """The caption of these pixels, with the photo."""
@@ -83,20 +106,48 @@ class Captioner:
         """Rows and columns of an attention map."""
         return self.backend.map_shape
 
-    def annotations(self, photos: Sequence[Image.Image]) -> Any:
-        """Photos from `load_image` -> annotation vectors (B, L, D)."""
-        return self.backend.encode(np.stack([self.preprocessing.pixels(each) for each in photos]))
+    def annotations(self, photos: Any) -> Values:
+        """Photos, as `caption` takes them -> annotation vectors (B, L, D); one photo is a batch."""
+        sources = [photos] if _is_one_photo(photos) else photos
+        loaded = map(self.preprocessing.load, sources)
+        return self.backend.encode(np.stack([self.preprocessing.pixels(each) for each in loaded]))
 
-    def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Caption]:
-        """Annotation vectors (B, L, D) and the words of a caption for each -> captions.
+    def teacher_forced(self, annotations: Values, captions: Sequence[Words]) -> list[Caption]:
+        """Annotation vectors (B, L, D) and the words of a caption for each -> given captions.
 
         Their log-probabilities and maps are those of the search, up to rounding. A word that the
         vocabulary lacks is fed and scored as the unknown-word token, as in training.
         """
-        return [self._caption(each) for each in self.backend.teacher_forced(annotations, captions)]
+        if len(captions) != len(annotations):
+            raise UserError(f"{len(captions)} captions are given for {len(annotations)} photos")
+        for words in captions:
+            if isinstance(words, str) or not words:
+                raise UserError(f"the given caption {words!r} has no words, or is no list of them")
+        scored = self.backend.teacher_forced(annotations, captions)
+        return [replace(self._caption(each), given=True) for each in scored]
+
+    def explain(self, photos: Any, captions: str | Iterable[str], batch_size: int = 16) -> Any:
+        """Where the model looks, and what it expects, when it is fed a given caption.
+
+        photos: as `caption` takes them. captions: text, split into words as training does: one of a
+            photo gives one caption, several a list; of a list of photos, one each, in order.
+
+        The captions can be drawn as any other; they have no confidence. Warns of words that the
+        model lacks. See `teacher_forced`.
+        """
+        texts = [captions] if isinstance(captions, str) else list(captions)
+        sources = [photos] * len(texts) if _is_one_photo(photos) else list(photos)
+        if len(sources) != len(texts):
+            raise UserError(f"{len(texts)} captions are given for {len(sources)} photos")
+        named = [(photo_name(source), source) for source in sources]
+        explained = list(explain_photos(self, named, texts, batch_size))
+        for each in explained:
+            if isinstance(each, Failed):
+                raise UserError(each.reason)
+        return explained[0] if isinstance(captions, str) else explained
 
     def caption_annotations(
-        self, annotations: Any, search: SearchOptions | None = None, generator: Any = None
+        self, annotations: Values, search: SearchOptions | None = None, generator: Any = None
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
@@ -113,7 +164,7 @@ class Captioner:
         return captions
 
     def caption_pixels(
-        self, pixels: np.ndarray[Any, Any], search: SearchOptions, generator: Any = None
+        self, pixels: Array, search: SearchOptions, generator: Any = None
     ) -> list[Caption]:
         """Preprocessed photos (B, 3, size, size), uint8 -> captions, in order."""
         return self.caption_annotations(self.backend.encode(pixels), search, generator)
@@ -172,7 +223,8 @@ class Captioner:
         on_error: Literal["raise", "skip"] = "raise",
         batch_size: int = 16,
         language: str | None = None,
-        **search: Any,
+        search: SearchOptions | None = None,
+        **options: Any,
     ) -> Any:
         """Caption a photo, or photos in order.
 
@@ -183,7 +235,8 @@ class Captioner:
         on_error: `raise` raises `UserError` for a photo that cannot be read; `skip` gives a
             `Failed` with the reason in place of its caption.
         language: of the captions, such as "de" or "fr"; by default English.
-        search: fields of `SearchOptions`, such as `beam=10` or `n_best=3`, over the model's own.
+        search: in place of the model's own. options: its fields, such as `beam=10` or `n_best=3`,
+            over it.
         """
         one = _is_one_photo(photos)
         is_list = isinstance(photos, Sized) and not one
@@ -194,7 +247,7 @@ class Captioner:
         captions = caption_photos(
             self,
             list(named) if is_list else named,
-            self.search.override(**search),
+            (search or self.search).override(**options),
             batch_size,
             translate=self._translation(language),
             # An open image may be in a list twice, and only one thread may load it.
@@ -234,7 +287,6 @@ def caption_photos(
     search = search or captioner.search
     backend = captioner.backend
     generator = new_generator(backend, search)
-    preprocessing = captioner.preprocessing
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
     if isinstance(photos, Sized):
         most = 1 if search.sample else MOST_WORKERS
@@ -244,16 +296,7 @@ def caption_photos(
             readers = loading_workers(backend.device)
 
     def prepare(name: str, source: ImageSource) -> Prepared:
-        shown = "standard input" if name == "-" else name
-        if isinstance(source, (str, os.PathLike)) and name != "-":
-            shown = photo_name(source)
-        status = source_status(source)
-        photo = preprocessing.load(source, shown, decoding_seconds)
-        if not isinstance(source, (str, os.PathLike, bytes)):
-            source = photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
-        width, height = original_size(photo)
-        region = preprocessing.region(width, height)
-        return Prepared(name, source, region, preprocessing.pixels(photo), status)
+        return Prepared.load(captioner.preprocessing, name, source, decoding_seconds)
 
     def caption_batch(photos: list[Prepared]) -> Iterable[Caption]:
         if not photos:
@@ -263,6 +306,39 @@ def caption_photos(
         return map(Prepared.captioned, photos, translate(captions) if translate else captions)
 
     return outcomes_of(photos, batch_size, prepare, caption_batch, readers, workers)
+
+
+def explain_photos(
+    captioner: Captioner,
+    photos: Sequence[tuple[str, ImageSource]],
+    captions: Sequence[str],
+    batch_size: int = 16,
+    decoding_seconds: float | None = None,
+    note: Callable[[str], None] = warnings.warn,
+) -> Iterator[Caption | Failed]:
+    """A given caption of each photo, in order; see `Captioner.explain`.
+
+    photos: names and sources. note: takes a sentence that names words that the model lacks.
+    """
+    words = [tokenize(text) for text in captions]
+    if lacking := captioner.backend.unknown(chain.from_iterable(words)):
+        unknown = f"the model does not know {', '.join(lacking)}"
+        note(f"{unknown}: scored as its unknown-word token")
+
+    def prepare(name: str, given: tuple[ImageSource, Words]) -> tuple[Prepared, Words]:
+        source, of_photo = given
+        return Prepared.load(captioner.preprocessing, name, source, decoding_seconds), of_photo
+
+    def explain_batch(batch: list[tuple[Prepared, Words]]) -> Iterable[Caption]:
+        if not batch:
+            return ()
+        loaded, given = zip(*batch, strict=True)
+        annotations = captioner.backend.encode(np.stack([photo.pixels for photo in loaded]))
+        return map(Prepared.captioned, loaded, captioner.teacher_forced(annotations, given))
+
+    pairs = zip(photos, words, strict=True)
+    named = ((name, (source, of_photo)) for (name, source), of_photo in pairs)
+    return outcomes_of(named, batch_size, prepare, explain_batch)
 
 
 def _is_one_photo(photos: Any) -> bool:

@@ -15,16 +15,14 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from pydantic import Field
 
+from captioner.arrays import Array
 from captioner.caption.caption import Caption
 from captioner.schema import Config, Probability
 from captioner.text.languages import FUNCTION_WORDS
-
-Array = np.ndarray[Any, Any]
 
 LEAST_OF_A_WORD = 4
 """Occurrences from which on a word gets an offset."""

@@ -4,7 +4,7 @@ from pydantic import ConfigDict, Field
 
 from captioner.caption.confidence import Confidence
 from captioner.decoding.options import SearchOptions
-from captioner.model_folders import ModelFolder
+from captioner.model_folders import CONFIG, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.schema import Config, from_mapping
 
@@ -32,4 +32,4 @@ def captioner_config(folder: ModelFolder) -> CaptionerConfig:
     """The search and the confidence of a model folder, of any backend."""
     if folder.backend is None:
         return folder.read("captioner", ModelConfig)
-    return from_mapping(CaptionerConfig, folder.config, str(folder.files))
+    return from_mapping(CaptionerConfig, folder.config, str(folder.files / CONFIG))

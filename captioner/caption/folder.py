@@ -26,6 +26,7 @@ from captioner.model_folders import (
     WEIGHTS,
     ModelFolder,
     complete_folder,
+    model_folder,
     saving,
 )
 from captioner.module_weights import named_tensors, write_tensors
@@ -85,8 +86,11 @@ def _save_description(captioner: Captioner, folder: Path) -> None:
 
 
 def load_model(folder: str | Path) -> Captioner:
-    """Load a captioner, computed by torch, to train or save it again; see `captioner.load`."""
-    model = ModelFolder(folder)
+    """Load a captioner, computed by torch, to train or save it again.
+
+    folder: of a model or a run, or a name, as `captioner.load` takes it.
+    """
+    model = ModelFolder(model_folder(folder))
     config = model.read("captioner", ModelConfig)
     return Captioner(load_networks(model), config.search, config.confidence, model.card)
 

@@ -45,6 +45,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--model", "MODEL", shared.MODEL, default="default")
     add("--language", "TAG", f"of captions: {', '.join([ENGLISH, *LANGUAGES])}")
     add("--translator", "MODEL", "for --language: a model folder or name")
+    add("--given", "TEXT", "score this caption, and draw where the model looks for it")
     shared.add_search(parser, SearchOptions)
     add = shared.add_group(parser, "output")
     for name, field in _FIELDS.items():
@@ -66,6 +67,8 @@ def output_options(arguments: argparse.Namespace) -> OutputOptions:
     if not is_english(tag):
         packaged = LANGUAGES.get(tag.partition("-")[0])
         given |= {"language": tag, "translator": arguments.translator or packaged}
+        if arguments.given is not None:
+            raise UserError("--given is scored in English: leave out --language")
     elif arguments.translator:
         raise UserError("--translator needs --language, and another one than en")
     search = {name: getattr(arguments, name) for name in SearchOptions.model_fields}
@@ -135,7 +138,7 @@ def _captions(
     arguments: argparse.Namespace, options: OutputOptions, photos: Mapping[str, ImageSource]
 ) -> Iterator[Caption | Failed]:
     """Load the models, unless there are no photos, and caption."""
-    from captioner.caption.captioner import caption_photos
+    from captioner.caption.captioner import caption_photos, explain_photos
     from captioner.loading import load, load_translation
 
     if not photos:
@@ -146,10 +149,11 @@ def _captions(
         translate = load_translation(options.language, arguments.translator, **machine)
     model = load(options.model, **machine)
     search = model.search.override(**options.search)
-    seconds = options.decoding_seconds
-    return caption_photos(
-        model, photos.items(), search, arguments.batch_size, translate, decoding_seconds=seconds
-    )
+    seconds, size = options.decoding_seconds, arguments.batch_size
+    if arguments.given is not None:
+        given = [arguments.given] * len(photos)
+        return explain_photos(model, [*photos.items()], given, size, seconds, report)
+    return caption_photos(model, photos.items(), search, size, translate, decoding_seconds=seconds)
 
 
 def print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:

@@ -92,6 +92,11 @@ class ShapesExample:
         """The words in a row."""
         return " ".join(self.words)
 
+    @property
+    def boxes(self) -> list[Box | None]:
+        """Those of the words."""
+        return self.boxes_of(self.words)
+
     def boxes_of(self, words: Sequence[str]) -> list[Box | None]:
         """The boxes of any caption's words. A colour and a shape name the object of both."""
         box_of = {(item.colour, item.shape): item.box for item in self.objects}

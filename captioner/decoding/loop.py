@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from captioner.arrays import Array
 from captioner.attention.memory import Memory
 from captioner.attention.selection import sample
 from captioner.decoding.constraints import block, to_device
@@ -279,7 +280,7 @@ class TorchStepper:
         kept = torch.tensor(sources).to(beam.live.device, non_blocking=True)
         return select_sources(beam, kept)  # type: ignore[no-any-return]
 
-    def to_numpy(self, arrays: list[Tensor]) -> list[np.ndarray[Any, Any]]:
+    def to_numpy(self, arrays: list[Tensor]) -> list[Array]:
         """Convert arrays of one type to NumPy, in one copy from a GPU."""
         flat = torch.cat([array.flatten() for array in arrays]).cpu()
         ends = np.cumsum([array.numel() for array in arrays])

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from captioner.arrays import Array, Values
 from captioner.errors import UserError
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +43,13 @@ class StepChoices(NamedTuple):
     whether the token ends a hypothesis, then of these scores, and cut by the maximum length.
     """
 
-    parents: Any
-    tokens: Any
-    terms: Any
-    weights: Any
-    is_end: Any
-    scores: Any
-    is_cut: Any
+    parents: Values
+    tokens: Values
+    terms: Values
+    weights: Values
+    is_end: Values
+    scores: Values
+    is_cut: Values
 
 
 class Advanced(NamedTuple):
@@ -61,7 +60,7 @@ class Advanced(NamedTuple):
 
     beam: Any
     choices: StepChoices
-    live_counts: Any
+    live_counts: Values
 
 
 class Stepper(Protocol):
@@ -87,7 +86,7 @@ class Stepper(Protocol):
     def keep_sources(self, beam: Any, sources: list[int]) -> Any:
         """Keep these sources only."""
 
-    def to_numpy(self, arrays: list[Any]) -> list[Array]:
+    def to_numpy(self, arrays: list[Values]) -> list[Array]:
         """Convert arrays of one type to NumPy."""
 
 

@@ -55,7 +55,7 @@ class Standardisation(nn.Module):
 
 
 class CaptionDecoder(nn.Module, Decoder):
-    """Annotation vectors to words. Each kind is a subclass, and a row of `KINDS` in `folder`."""
+    """Annotation vectors to words. Each kind is a subclass; see `make_decoder`."""
 
     word_tensors: ClassVar = ("embedding.weight", "output.weight", "output.bias")
     """The tensors with a row for each of V words."""

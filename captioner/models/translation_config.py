@@ -1,17 +1,11 @@
 """The configs of translation models; imports no torch."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
 from captioner.schema import Config, Fraction, Length, Size
-
-if TYPE_CHECKING:
-    from captioner.models.translation_model import TranslationModel
 
 Tie = Annotated[
     Literal["none", "target", "all"],
@@ -159,21 +153,6 @@ class TranslationModelConfig(Config):
                 f"one model of {', '.join(type(self).model_fields)} should be given, found {listed}"
             )
         return self
-
-    def make(self, source_size: int, target_size: int) -> TranslationModel:
-        """The model, with weights drawn from torch's generator, for so many tokens on each side."""
-        from captioner.models import recurrent_translators as recurrent  # Imports torch.
-        from captioner.models.transformer import Transformer
-
-        models: dict[str, Callable[..., TranslationModel]] = {
-            "sequence_to_sequence": recurrent.SequenceToSequence,
-            "bahdanau": recurrent.Bahdanau,
-            "luong": recurrent.Luong,
-            "gnmt": recurrent.GNMT,
-            "transformer": Transformer,
-        }
-        name, config = next((name, config) for name, config in self if config is not None)
-        return models[name](config, source_size, target_size)
 
 
 class TranslationNetworksConfig(Config):

@@ -51,6 +51,8 @@ def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None)
         if caption.alternatives:
             scores = f"score {version.score:.2f}, log-probability {version.log_probability:.2f}"
             notes = [scores, version.drawn_doubt]
+        if version.given:
+            notes = [f"log-probability {version.log_probability:.2f}"]
         line = version.text if is_alone else f"{path}: {version.text}"
         noted = ", ".join(filter(None, notes))
         yield f"{line}  ({noted})" if noted else line

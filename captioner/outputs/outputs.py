@@ -166,7 +166,8 @@ class Outputs:
         is_finished = name in self.finished  # It was captioned for the page.
         described = Written()
         if isinstance(item, Caption) and not is_finished:
-            described = self._descriptions.write(name, item, name in self._by_person)
+            by_person = item.given or name in self._by_person
+            described = self._descriptions.write(name, item, by_person)
         failed = [item.reason] if isinstance(item, Failed) else []
         error = "; ".join(dict.fromkeys([*drawn.problems, *described.problems, *failed]))
         outcome = "captioned"
@@ -191,6 +192,8 @@ class Outputs:
         record.pop("error", None)
         if isinstance(item, Caption) and name not in self._by_person:
             record |= item.to_dict()
+            if item.given:
+                record["by"] = "person"
         if all_written := record.get("files", {}) | written:
             record["files"] = all_written
         if error:

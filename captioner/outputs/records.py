@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timezone
 from itertools import chain
 from typing import Annotated, Any
@@ -95,12 +94,14 @@ def is_unchanged(source: object, record: Record) -> bool:
 def origin_of(options: OutputOptions) -> Record:
     """What a run's captions come from, as records have it: digests of weights, search, version."""
     origin: Record = {"model": options.model, "version": captioner.__version__}
-    with suppress(UserError):  # From Python, a model may have any name.
+    try:
         folder = ModelFolder(model_folder(options.model))
-        origin["digest"] = folder.digest
-        origin["search"] = to_mapping(captioner_config(folder).search.override(**options.search))
-        if options.language:
-            origin["translator"] = ModelFolder(model_folder(options.translator or "")).digest
+    except UserError:  # From Python, a model may have any name.
+        return origin
+    origin["digest"] = folder.digest
+    origin["search"] = to_mapping(captioner_config(folder).search.override(**options.search))
+    if options.translator:
+        origin["translator"] = ModelFolder(model_folder(options.translator)).digest
     return origin
 
 

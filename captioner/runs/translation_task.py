@@ -10,7 +10,11 @@ import torch
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from captioner.backends.torch_translations import TorchTranslations, load_translation_model
+from captioner.backends.torch_translations import (
+    TorchTranslations,
+    load_translation_model,
+    make_model,
+)
 from captioner.data.example import Problems
 from captioner.data.parallel import LARGEST, SentencePair, number_pairs, read_parallel
 from captioner.decoding.options import TranslationSearch
@@ -197,7 +201,7 @@ def make_translation_task(
             start = load_translation_model(ModelFolder(model_folder(recipe.start_from)))
         source, target = first_vocabularies(start, training, recipe.text)
     torch.manual_seed(recipe.training.seed)
-    make = partial(recipe.model.make, len(source), len(target))
+    make = partial(make_model, recipe.model, len(source), len(target))
     model = make_trainable(make, "this model")
     if start is not None:
         refusal = f"start_from {recipe.start_from} does not fit this model"

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from captioner.arrays import Array
 from captioner.backends.protocol import new_generator
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner, Prepared
@@ -140,9 +141,7 @@ class Service:
         photo.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
         return Prepared(name, photo, preprocessing.region(*original_size(photo)), pixels)
 
-    def _caption(
-        self, pixels: list[np.ndarray[Any, Any]], search: SearchOptions, language: str
-    ) -> list[Caption]:
+    def _caption(self, pixels: list[Array], search: SearchOptions, language: str) -> list[Caption]:
         generator = new_generator(self.captioner.backend, search)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from captioner.arrays import Array
 from captioner.caption.caption import Caption
 from captioner.errors import UserError
 from captioner.outcomes import Failed, with_results
@@ -19,7 +20,6 @@ from captioner.translate.translation import Translation
 if TYPE_CHECKING:
     from captioner.translate.translator import Translator
 
-Array = np.ndarray[Any, Any]
 LEAST_ALIGNMENT = 1 / 2  # Share of a word's largest weight; smaller ones do not count.
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from captioner.arrays import Array
 from captioner.errors import UserError
 from captioner.render.alignment import Alignment, save_heat_map
 from captioner.render.page import phrases
@@ -39,7 +40,7 @@ class Translation:
     tokens: tuple[str, ...] = field(repr=False)
     log_probability: float
     token_log_probabilities: tuple[float, ...] = field(repr=False)
-    alignment: np.ndarray[Any, Any] = field(compare=False, repr=False)
+    alignment: Array = field(compare=False, repr=False)
     source_words: tuple[Word, ...] = field(repr=False)
     words: tuple[Word, ...] = field(repr=False)
     score: float = 0.0
@@ -109,10 +110,10 @@ class Translation:
         return plain | {name: value for name, value in rare.items() if value}
 
 
-def _groups(words: Sequence[Word]) -> np.ndarray[Any, Any]:
+def _groups(words: Sequence[Word]) -> Array:
     """1 where a token belongs to a word, else 0: (tokens, words)."""
     return np.eye(len(words), dtype=np.float32).repeat([word.size for word in words], axis=0)
 
 
-def _rounded(weights: np.ndarray[Any, Any]) -> list[list[float]]:
+def _rounded(weights: Array) -> list[list[float]]:
     return np.asarray(weights, float).round(4).tolist()  # type: ignore[no-any-return]

@@ -12,7 +12,9 @@ from samples import Patch, Refused
 from serve.serve_samples import asking, caption
 
 import captioner
+from captioner.caption.folder import load_model
 from captioner.cli.main import main
+from captioner.errors import UserError
 from captioner.serve.service import Service
 
 PHOTOS = {"meadow.png": (60, 160, 60), "sky.png": (50, 80, 200)}
@@ -94,6 +96,28 @@ def test_it_is_listed_and_what_it_cannot_do_is_refused(
     assert main(["info", "model"]) == 0
     assert "backends       graphs, torch, colours" in capsys.readouterr().out
     sample = ["caption", "photos/sky.png", "--model", "model", "--sample"]
-    assert "sampling needs torch" in refused(sample)
+    assert "has one engine, 'colours', and no 'torch'" in refused(sample)
     (folder / "config.json").write_text('{"backend": "colors"}')
     assert "needs the backend 'colors' of another package" in refused(sample[:-1])
+
+
+@pytest.mark.parametrize(
+    ("opener", "named"),
+    [
+        ("colours:nothing", "has no attribute 'nothing'"),
+        ("nowhere:open", "No module named 'nowhere'"),
+        ("builtins:ascii", "takes exactly one argument"),
+    ],
+)
+def test_a_backend_that_cannot_be_opened_is_named(folder: Path, opener: str, named: str) -> None:
+    entry_points = folder.parent / "site/colours-1.0.dist-info/entry_points.txt"
+    entry_points.write_text(f"[captioner.backends]\ncolours = {opener}\n")
+    with pytest.raises(UserError, match=f"its backend 'colours' cannot be opened: .*{named}"):
+        captioner.load(folder)
+
+
+def test_it_has_no_networks_and_one_engine(folder: Path) -> None:
+    with pytest.raises(UserError, match="by the backend 'colours': it has no networks to train"):
+        load_model(folder)
+    with pytest.raises(UserError, match="has one engine, 'colours', and no 'torch'"):
+        captioner.load(folder, engine="torch")

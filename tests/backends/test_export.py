@@ -107,16 +107,16 @@ def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_pa
     model = captioner.load(engine="torch")
     packaged = captioner.load(engine="graphs")
     photos = [photo(seed, (224, 224)) for seed in range(12)] + [DEMO_PHOTO]
-    pixels = np.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(np.float32)
+    pixels = np.random.default_rng(0).integers(256, size=(1, 3, 224, 224), dtype=np.uint8)
     assert_same_captions(packaged.caption(photos), model.caption(photos))
-    whole, sizes = packaged.encode(pixels), []
+    whole, sizes = packaged.backend.encode(pixels), []
     for precision, error in (("float16", 1e-5), ("int8", 0.015)):  # The package's are in float16.
         folder = tmp_path / precision
         export_model(model, folder, precision)  # type: ignore[arg-type]
         graphs = captioner.load(folder)
         sizes.append((folder / "encoder.onnx").stat().st_size)
         assert graphs.caption(DEMO_PHOTO).text == "a close up of a cat"
-        assert np.linalg.norm(whole - graphs.encode(pixels)) < error * np.linalg.norm(whole)
+        assert np.linalg.norm(whole - graphs.backend.encode(pixels)) < error * np.linalg.norm(whole)
     assert 0.5 < sizes[1] / sizes[0] < 0.8
 
 
@@ -156,6 +156,22 @@ def test_encoders_of_libraries_are_exported_as_they_compute(tmp_path: Path, name
     pixels = np.random.default_rng(0).integers(256, size=(3, 3, size, size), dtype=np.uint8)
     found = torch.from_numpy(captioner.load(tmp_path).backend.encode(pixels))  # In 2 and 1.
     torch.testing.assert_close(found, networks.encode(pixels), rtol=1e-3, atol=1e-3)
+
+
+def test_graphs_score_given_captions_as_torch_does(saved: Path, exported: Path) -> None:
+    photos = [photo(seed, (90, 80)) for seed in range(3)]
+    texts = ["two water water water", "a dog", "a man runs on the red brown zebra"]  # And <unk>.
+    for folder, plain in (
+        (exported, make_calibrated()),
+        (saved, captioner.load(saved, engine="torch")),
+    ):
+        plain.backend.for_inference()
+        with pytest.warns(UserWarning, match="zebra"):
+            found, expected = (
+                model.explain(photos, texts)
+                for model in (captioner.load(folder, engine="graphs"), plain)
+            )
+        assert_same_captions(found, expected)
 
 
 def test_batches_at_once_agree_with_one(exported: Path, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -209,7 +225,8 @@ def test_a_stopped_export_leaves_the_model_before(
             written.append(path)
             write_bytes(path, content)
 
-        monkeypatch.setattr("captioner.backends.export.write_bytes", stop)
+        for module in ("backends.export", "caption.folder"):
+            monkeypatch.setattr(f"captioner.{module}.write_bytes", stop)
         with pytest.raises(KeyboardInterrupt):
             write(folder)
         monkeypatch.undo()

@@ -135,7 +135,7 @@ def endless(path: Path) -> None:
         *((file, lambda at, name=file: (at / name).unlink(), "not exist") for file in FILES),
         *((file, instead(file, make), "") for file in FILES for make in (os.mkfifo, endless)),
         *((file, instead(file, Path.mkdir), "") for file in FILES),
-        ("", shutil.rmtree, "does not exist"),
+        ("", shutil.rmtree, "neither a folder nor"),
     ],
 )
 def test_a_damaged_folder_is_refused_by_its_file(

@@ -10,8 +10,9 @@ from gpu_samples import DEVICE, exact_products, losses_of_ten_steps, needs_gpu, 
 from torch import nn
 
 import captioner
-from captioner.caption import config, folder
+from captioner.backends import torch_captions
 from captioner.decoding.loop import BeamSearch, Sampling, decode
+from captioner.models import caption_config
 from captioner.models.caption_losses import (
     CaptioningBatch,
     CaptioningLoss,
@@ -32,7 +33,9 @@ SIZES = {
 def make_decoder(kind: str = "lstm", selection: str = "soft", dropout: float = 0.0) -> Any:
     torch.manual_seed(0)
     fields = {"kind": kind, "selection": selection, "dropout": dropout, "memory_size": 24}
-    return folder.make_decoder(config.decoder_config({**fields, **SIZES[kind]}), WORDS)
+    return torch_captions.make_decoder(
+        caption_config.decoder_config({**fields, **SIZES[kind]}), WORDS
+    )
 
 
 def make_batch() -> CaptioningBatch:

@@ -4,6 +4,7 @@ import pytest
 
 from captioner.errors import UserError
 from captioner.outputs.options import OutputOptions
+from captioner.outputs.records import origin_of
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,12 @@ def test_tables_are_listed_by_option() -> None:
     options = OutputOptions(json="o.json", html="o.html", csv="-")
     assert options.tables == {"json": "o.json", "csv": "-", "html": "o.html"}
     assert options.replace(json_file="p.json").tables["json"] == "p.json"
+
+
+def test_records_name_what_is_known_of_captions_from_python() -> None:
+    options = OutputOptions(language="de", search={"beam": 2})
+    origin = origin_of(options)
+    assert ("translator" in origin, origin["search"]["beam"]) == (False, 2)
+    with pytest.raises(UserError, match="unknown field 'beem'"):
+        origin_of(options.replace(search={"beem": 3}))
+    assert "digest" not in origin_of(options.replace(model="of my own"))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from run_samples import Config, DrawnRows, recipe_of, whole_batches
 from samples import write_instances
 
+from captioner.backends.torch_translations import make_model
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances
 from captioner.data.parallel import SentencePair
@@ -184,7 +185,7 @@ def test_the_gradient_is_that_of_the_whole_batch(part_count: int) -> None:
     torch.manual_seed(0)
     sizes = {"embedding_size": 4, "hidden_size": 6, "layers": 1}
     luong = LuongConfig(cell="gru", score="dot", dropout=0.0, **sizes)  # type: ignore[arg-type]
-    model = TranslationLoss(TranslationModelConfig(luong=luong).make(9, 9))
+    model = TranslationLoss(make_model(TranslationModelConfig(luong=luong), 9, 9))
     data = TranslationBatches(PAIRS, tokens=40)
     model.loss(whole_batches(data, 0)[0])["loss"].backward()
     expected = [p.grad.clone() for p in model.parameters()]

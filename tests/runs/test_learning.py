@@ -8,7 +8,7 @@ import torch
 from run_samples import Config
 
 import captioner
-from captioner.backends.torch_translations import TorchTranslations
+from captioner.backends.torch_translations import TorchTranslations, make_model
 from captioner.data.parallel import number_pairs
 from captioner.data.shapes import (
     UNSEEN_SEED,
@@ -79,7 +79,7 @@ def test_it_says_what_is_there_and_looks_at_it(
         assert pointing["attention"] > 2 * pointing["centre"]
     assert scores.spread["moving"]
     # Shown grey pictures it cannot be right: the score comes from looking.
-    captions = model.caption_annotations(model.encode(torch.zeros(50, 3, 64, 64)))
+    captions = model.caption_annotations(model.backend.encoder.encode(torch.zeros(50, 3, 64, 64)))
     unseen = generate(50, 7, PICTURES)
     assert sum(c.words == e.words for c, e in zip(captions, unseen, strict=True)) <= 15
 
@@ -126,7 +126,7 @@ def test_it_reads_numbers_it_never_saw(name: str, tmp_path: Path) -> None:
     source = WordVocabulary.learn((pair.source for pair in pairs), 1, "keep")
     target = WordVocabulary.learn((pair.target for pair in pairs), 1, "keep")
     torch.manual_seed(0)
-    learner = MODELS[name].make(len(source), len(target))
+    learner = make_model(MODELS[name], len(source), len(target))
     rise: dict[str, Any] = {"learning_rate": 0.006, "warmup_steps": 20}
     if name == "transformer, post-norm":  # It needs a longer warm-up.
         rise = {"learning_rate": 0.003, "warmup_steps": 100}

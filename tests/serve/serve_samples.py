@@ -20,7 +20,7 @@ from PIL import Image
 from samples import photo_bytes
 from translation_samples import CONFIGS
 
-from captioner.backends.torch_translations import TorchTranslations
+from captioner.backends.torch_translations import TorchTranslations, make_model
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.decoding.options import TranslationSearch
@@ -51,7 +51,7 @@ def make_translator(attends: bool = True) -> Translator:
     source = SubwordVocabulary.learn(SENTENCES, 300)
     target = WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht <b>ihn</b>"], 1)
     torch.manual_seed(1)
-    model = config.make(len(source), len(target))
+    model = make_model(config, len(source), len(target))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

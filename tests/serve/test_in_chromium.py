@@ -355,7 +355,7 @@ def test_edits_of_a_written_page_are_a_table_that_training_reads(
     expect(save).to_have_text("Save edits (2)")
     name, content = downloaded(page, save)
     (tmp_path / name).write_bytes(content)
-    edited = {each.path: each.captions for each in read_splits(None, tmp_path / "edits.csv")[0]}
+    edited = {each.source: each.captions for each in read_splits(None, tmp_path / "edits.csv")[0]}
     assert edited == {photos[0]: ('My "red", big dog',), photos[2]: (caption,)}
     page.fill("#search", "4.png")
     expect(items.first).to_be_hidden()

@@ -19,7 +19,7 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     float32: (values) => Float32Array.from(values),
   };
 
-  // The rules of the search, as `search_inputs` of captioner/onnx/graphs.py makes them.
+  // The rules of the search, as `search_inputs` of captioner/backends/graphs.py makes them.
   const rules = Object.fromEntries(Object.entries(description.inputs).map(
     ([name, { type, shape, values }]) => [name, tensor(type, arrayOf[type](values), ...shape)]));
   if (ngrams) rules.ngram_table = tensor("int64", ngrams, ngrams.length);
