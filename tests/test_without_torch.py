@@ -59,12 +59,18 @@ def test_captions_translations_and_scores_need_no_torch(folder: Path) -> None:
         ["caption", "photos/", "--xmp", "--text", "--cautious"],
         ["caption", "photo.jpg", "--language", "de", "--n-best", "2"],
         ["translate", "sentences.en", "--alignment", "alignment.png", "--language", "fr"],
+        ["caption", "photo.jpg", "--given", "a dog runs", "--overlay", "given.png"],
         ["info"],
         ["score", "results.json", "references.json", "--confidence"],
     ]
     shown = run(folder, MAIN, json.dumps(commands))
     assert shown.count("exit 0") == len(commands), shown
-    for said in ("a close up of a cat", "Eine Nahaufnahme", "Deux chiens jouent dans la neige."):
+    for said in (
+        "a close up of a cat",
+        "Eine Nahaufnahme",
+        "Deux chiens jouent dans la neige.",
+        "a dog runs  (log",
+    ):
         assert said in shown
     for name in ("maps.png", "maps.html", "a.gif", "captions.jsonl", "maps", "alignment.png"):
         assert (folder / name).exists()

@@ -25,9 +25,9 @@ from captioner.backends.graphs import (
 from captioner.backends.protocol import Sentence, Words
 from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import PLACES, ngram_keys, ngram_table
+from captioner.decoding.rules import ORDER, PLACES, Constraints, ngram_keys, ngram_table
 from captioner.decoding.search import search_hypotheses
-from captioner.errors import INSTALL, GraphError, UserError
+from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
 from captioner.model_folders import CONFIG, GRAPHS, NGRAMS, VOCABULARY, WEIGHTS, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
@@ -107,8 +107,29 @@ class GraphCaptions:
         return in_words(hypotheses, self.vocabulary)
 
     def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
-        """Refused: a graph's step chooses its own words."""
-        raise UserError(f"given captions need torch ({INSTALL}) and engine 'torch'")
+        """See `CaptionBackend`. A greedy search in which all words but the next are forbidden."""
+        given = zip(np.asarray(annotations, np.float32), captions, strict=True)
+        with graph_errors(self.folder.path):
+            return [self._forced(vectors[None], words) for vectors, words in given]
+
+    def _forced(self, annotations: Array, words: Words) -> Sentence:
+        """Annotation vectors (1, L, D) and the T words of a caption -> their scores."""
+        vocabulary, size, length = self.vocabulary, len(self.vocabulary), len(words)
+        tokens = [*vocabulary.encode(words), vocabulary.end]
+        context = [vocabulary.start] * (ORDER - 1)
+        columns = [[*context, *tokens][place:] for place in range(ORDER)]
+        keys = ngram_keys(list(np.array([column[: length + 1] for column in columns])), size)
+        exact = SearchOptions(beam=1, minimum_length=length, maximum_length=length)
+        constraints = Constraints(exact, ngram_table=ngram_table(keys, size))
+        rules = {**search_inputs(constraints, size), _SORTED_KEYS: np.sort(keys)}
+        _, start, step = self.graphs[self.threads]
+        stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
+        beam, terms, maps = stepper.start(), [], []
+        for token in tokens:
+            beam, choices, _ = stepper.advance(beam, forbidden=np.arange(size) != token)
+            terms.append(float(choices.terms[0, 0]))
+            maps.append(choices.weights[0, 0])  # (L,)
+        return Sentence(list(words), terms, np.stack(maps[:-1]))
 
     def unknown(self, words: Iterable[str]) -> list[str]:
         return sorted({word for word in words if word not in self.vocabulary})

@@ -160,9 +160,9 @@ class GraphStepper:
                 first[name] = np.zeros(shape, bool if item.type == "tensor(bool)" else np.float32)
         return first
 
-    def advance(self, beam: dict[str, Array]) -> Advanced:
-        """Extend every row by a token."""
-        outputs = self._step.run({**beam, **self._rules})
+    def advance(self, beam: dict[str, Array], **changed: Array) -> Advanced:
+        """Extend every row by a token. changed: rules of this step alone."""
+        outputs = self._step.run({**beam, **self._rules, **changed})
         choices = StepChoices(*(outputs[name] for name in StepChoices._fields))
         beam = {name: outputs.get(NEXT + name, array) for name, array in beam.items()}
         return Advanced(beam, choices, outputs["live_counts"])

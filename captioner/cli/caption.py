@@ -143,7 +143,7 @@ def _captions(
 
     if not photos:
         return iter(())
-    machine = shared.machine(arguments, arguments.sample or arguments.given is not None)
+    machine = shared.machine(arguments, arguments.sample)
     translate = None
     if options.language:
         translate = load_translation(options.language, arguments.translator, **machine)

@@ -158,6 +158,22 @@ def test_encoders_of_libraries_are_exported_as_they_compute(tmp_path: Path, name
     torch.testing.assert_close(found, networks.encode(pixels), rtol=1e-3, atol=1e-3)
 
 
+def test_graphs_score_given_captions_as_torch_does(saved: Path, exported: Path) -> None:
+    photos = [photo(seed, (90, 80)) for seed in range(3)]
+    texts = ["two water water water", "a dog", "a man runs on the red brown zebra"]  # And <unk>.
+    for folder, plain in (
+        (exported, make_calibrated()),
+        (saved, captioner.load(saved, engine="torch")),
+    ):
+        plain.backend.for_inference()
+        with pytest.warns(UserWarning, match="zebra"):
+            found, expected = (
+                model.explain(photos, texts)
+                for model in (captioner.load(folder, engine="graphs"), plain)
+            )
+        assert_same_captions(found, expected)
+
+
 def test_batches_at_once_agree_with_one(exported: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     model = captioner.load(exported, engine="graphs")
