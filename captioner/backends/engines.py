@@ -22,6 +22,7 @@ ENGINES = {
     "captioner": {
         "graphs": "captioner.backends.graph_captions:open_captions",
         "torch": "captioner.backends.torch_captions:open_captions",
+        "transformers": "captioner.backends.transformers_captions:open_captions",
     },
     "translator": {
         "graphs": "captioner.backends.graph_translations:open_translations",
@@ -54,6 +55,8 @@ def open_backend(
         raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(EngineName))}")
     if folder.backend is not None:
         return _open_other(folder, folder.backend, kind, str(device), precision)
+    if folder.model_type is not None and kind == "captioner":
+        return resolve_name(ENGINES[kind]["transformers"])(folder, str(device), precision)
     if _takes_graphs(folder, str(device), precision, engine):
         try:
             return resolve_name(ENGINES[kind]["graphs"])(folder)
