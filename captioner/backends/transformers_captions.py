@@ -202,8 +202,9 @@ class TransformersCaptions:
         attention = torch.stack(later).detach()  # (layers, B, heads, P + T, M)
         maps = of_word @ self._at_places(attention, len(terms[0]))  # (B, W, L)
         for place in range(len(places)) if by_gradient else ():
-            # Selvaraju et al. 2017 (Grad-CAM) of attention, as ALBEF's maps (Li et al. 2021).
-            gradients = torch.autograd.grad(sums[:, place].sum(), later, retain_graph=True)
+            # Grad-CAM (Selvaraju et al. 2017) of attention, as ALBEF's maps (Li et al. 2021).
+            is_word = (places == place).float().expand_as(sums)  # (B, W)
+            gradients = torch.autograd.grad(sums, later, is_word, retain_graph=True)
             weights = self._at_places((torch.stack(gradients) * attention).relu(), len(terms[0]))
             maps[:, place] = (of_word[:, place, None] @ weights)[:, 0]
         maps = (maps + _TINY) / (maps + _TINY).sum(dim=-1, keepdim=True)

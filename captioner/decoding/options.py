@@ -72,8 +72,8 @@ class SearchOptions(AnySearch):
     cautious: bool = Field(False, description="prefer shorter captions that are more likely true")
     map_kind: Literal["attention", "gradient"] = Field(
         "attention",
-        description="gradient: attention times the gradient of the word's log-probability, where "
-        "positive; of models of transformers",
+        title="KIND",
+        description="attention, or attention times its gradient; of models of transformers",
     )
 
 
