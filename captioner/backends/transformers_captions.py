@@ -40,7 +40,7 @@ OURS = ("block_ngrams", "repeat_distance", "truth_weight", "cautious")
 
 NEW_TOKENS = 20  # Of `generate`, where a model names no length.
 _TINY = torch.finfo(torch.float32).tiny  # Makes a map of zeros uniform.
-_RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers.
+_RESAMPLING: dict[int, Any] = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers.
 
 
 @dataclass(repr=False, eq=False)
@@ -254,8 +254,8 @@ def preprocessing_of(processor: Any) -> Preprocessing:
     """An image processor of transformers as our preprocessing; refuses what that cannot say."""
     size = {name: value for name, value in dict(processor.size).items() if value}
     is_cropped = getattr(processor, "do_center_crop", False)
-    crop = dict(processor.crop_size) if is_cropped else size
-    side, seen = next(iter(size.values())), crop.get("height")
+    crop: dict[str, Any] = dict(processor.crop_size) if is_cropped else size
+    side, seen = next(iter(size.values())), crop.get("height", 0)
     is_known = (
         size == ({"shortest_edge": side} if is_cropped else {"height": side, "width": side})
         and crop.get("width") == seen
