@@ -45,6 +45,16 @@ NGRAMS = "ngrams.bin"  # Beside exported graphs: `ngram_table`, little-endian in
 FILES = (WEIGHTS, CONFIG, *VOCABULARIES, CARD, *GRAPHS, NGRAMS)
 """No other file is downloaded."""
 
+FAMILIES = ("blip", "vision-encoder-decoder", "git", "florence2")
+"""The `model_type` of the captioners of transformers."""
+GENERATION = "generation_config.json"
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
+_TOKENS = ("special_tokens_map.json", "added_tokens.json")
+_PROCESSOR = ("preprocessor_config.json", "processor_config.json")
+_SAFETENSORS = ("model*.safetensors", "model.safetensors.index.json")
+FOREIGN_FILES = (CONFIG, CARD, GENERATION, *_TOKENIZER, *_TOKENS, *_PROCESSOR, *_SAFETENSORS)
+"""What is downloaded of a captioner of transformers."""
+
 MODEL = "model"  # In a run's folder: the folder of the best model.
 SCORES_FILE = "scores.json"  # In the folder of the best model: its validation scores.
 
@@ -200,6 +210,27 @@ class ModelFolder:
         return name if self.kind is None and isinstance(name, str) else None
 
     @property
+    def model_type(self) -> str | None:
+        """The family of a model of transformers; None of another folder."""
+        name = self.config.get("model_type")
+        return name if isinstance(name, str) and not (self.kind or self.backend) else None
+
+    def check_family(self, name: str) -> None:
+        """Refuse a model of transformers that is no known captioner. name: of the model."""
+        if self.model_type not in FAMILIES:
+            families = ", ".join(FAMILIES)
+            raise UserError(f"{name} is no captioner of transformers, which are: {families}")
+        if "auto_map" in self.config:
+            native = "florence-community/Florence-2-base, of the native class, brings none"
+            raise UserError(f"{name} brings code, which never runs here; {native}")
+
+    def check_safetensors(self, name: str) -> None:
+        """Refuse a model of transformers without safetensors. name: of the model."""
+        if not any(self.files.glob("*.safetensors")):
+            advice = "give a revision that has, or a folder by transformers' save_pretrained"
+            raise UserError(f"{name} has no weights as safetensors; {advice}")
+
+    @property
     def has_graphs(self) -> bool:
         """Whether it holds graphs; `captioner.backends.graphs` checks them."""
         names = GRAPHS[1:] if self.kind == "translator" else GRAPHS
@@ -213,8 +244,8 @@ class ModelFolder:
     def read(self, kind: str, config: type[Instance]) -> Instance:
         """Validate the config. kind: the expected one of `FORMATS`."""
         path = self.files / CONFIG
-        if self.backend is not None:
-            what = f"is computed by the backend {self.backend!r}"
+        if computed_by := self.backend or (self.model_type and "transformers"):
+            what = f"is computed by the backend {computed_by!r}"
             raise UserError(f"{self.path} {what}: it has no networks to train or export")
         if self.kind is None:
             read_json(path, "model config", LARGEST_CONFIG)  # Refuses a missing file.
@@ -248,6 +279,8 @@ class ModelFolder:
         """
         if self.has_weights and (named := weights_header(self.files / WEIGHTS)[0]):
             return named
+        if self.model_type and self.files.parent.name == "snapshots":  # Of the hub's cache.
+            return self.files.name  # The commit.
         names = (WEIGHTS, *GRAPHS) if self.kind else sorted(os.listdir(self.files))
         digest = hashlib.sha256()
         for path in (self.files / name for name in names):
@@ -319,9 +352,15 @@ def _fetch(name: str | os.PathLike[str]) -> Path:
 
         # First, so that a repository of another kind is refused before its weights.
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=CONFIG))
-        if ModelFolder(folder).kind is None:
+        model = ModelFolder(folder)
+        if model.model_type:
+            model.check_family(address)
+        elif model.kind is None:
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
-        snapshot_download(repository, revision=folder.name, allow_patterns=list(FILES))
+        names = list(FOREIGN_FILES if model.model_type else FILES)
+        snapshot_download(repository, revision=folder.name, allow_patterns=names)
+        if model.model_type:
+            model.check_safetensors(address)
     return folder
 
 

@@ -1,13 +1,17 @@
 """Models of a hub, on a hub of this machine."""
 
+import json
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 from hub_server import TOKEN, HubServer, serving_hub
 from samples import Output, Patch, Refused
+from transformers_samples import save_tiny
 
 import captioner
 from captioner.cli.main import main
@@ -98,7 +102,11 @@ def test_a_private_model_needs_its_owner(
         ("hf://bob/dogs@../../x", "is not of the form"),
         ("hf://bob/do--gs", "Cannot have -- or .. in repo_id"),
         ("hf://bob/dogs@v7", "hf://bob/dogs@v7 does not exist"),
-        ("hf://bob/bert", "is no captioner or translator: it has no config.json of one"),
+        (
+            "hf://bob/bert",
+            "is no captioner of transformers, which are: blip, vision-encoder-decoder",
+        ),
+        ("hf://bob/nothing", "is no captioner or translator: it has no config.json of one"),
         ("hf://bob/broken", "is not valid JSON"),
     ],
 )
@@ -108,6 +116,7 @@ def test_a_folder_without_a_captioner_is_refused_before_its_weights(
     files = files_of(tiny_model)
     hub.add("bob/dogs", files)
     hub.add("bob/bert", {**files, "config.json": b'{"model_type": "bert"}'})
+    hub.add("bob/nothing", {**files, "config.json": b"{}"})
     hub.add("bob/broken", {**files, "config.json": b"{"})
     assert said in refused(["info", name])
     assert [request for request in hub.requests if "model.safetensors" in request] == []
@@ -126,3 +135,25 @@ def test_without_network_the_cache_is_used(
         sentence = refused(["info", "hf://ada/other"])
         assert "hf://ada/other cannot be had: " in sentence
     assert hub.requests == []
+
+
+def test_of_transformers_only_listed_files_are_fetched_and_nothing_is_sent(
+    hub: HubServer, tmp_path: Path, refused: Refused, monkeypatch: Patch
+) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    save_tiny("blip", tmp_path / "blip")
+    files = files_of(tmp_path / "blip")
+    pickles = {"pytorch_model.bin": b"pickle", "code.py": b"print()"}
+    commit = hub.add("ada/blip", {**files, **pickles})
+    connected = Mock(wraps=socket.create_connection)
+    monkeypatch.setattr(socket, "create_connection", connected)
+    table = tmp_path / "captions.jsonl"
+    assert main(["caption", "--demo", "--model", "hf://ada/blip", "--jsonl", str(table)]) == 0
+    record = json.loads(table.read_text())
+    assert (record["model"], record["digest"]) == (f"hf://ada/blip@{commit}", commit)
+    assert {each.split("/")[-1] for each in hub.requests if "resolve" in each} == files.keys()
+    assert {each.split()[0] for each in hub.requests} == {"GET", "HEAD"}
+    assert {each.args[0] for each in connected.mock_calls} == {("127.0.0.1", hub.server_port)}
+    hub.add("ada/old", {**pickles, "config.json": files["config.json"]})
+    assert "captioner convert hf://ada/old --out FOLDER" in refused(["info", "hf://ada/old"])
+    assert "bin" not in "".join(hub.requests)

@@ -22,6 +22,7 @@ ENGINES = {
     "captioner": {
         "graphs": "captioner.backends.graph_captions:open_captions",
         "torch": "captioner.backends.torch_captions:open_captions",
+        "transformers": "captioner.backends.transformers_captions:open_captions",
     },
     "translator": {
         "graphs": "captioner.backends.graph_translations:open_translations",
@@ -52,10 +53,13 @@ def open_backend(
     """
     if engine not in get_args(EngineName):
         raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(EngineName))}")
-    if folder.backend is not None:
+    if folder.backend is not None or folder.model_type is not None:
+        name = folder.backend or "transformers"
         if engine != "auto":
-            raise UserError(f"{folder.path} has one engine, {folder.backend!r}, and no {engine!r}")
-        return _open_other(folder, folder.backend, str(device), precision)
+            raise UserError(f"{folder.path} has one engine, {name!r}, and no {engine!r}")
+        if folder.backend is None:
+            return resolve_name(ENGINES[kind][name])(folder, str(device), precision)
+        return _open_other(folder, name, str(device), precision)
     if _takes_graphs(folder, str(device), precision, engine):
         try:
             return resolve_name(ENGINES[kind]["graphs"])(folder)

@@ -18,6 +18,7 @@ class Sentence(NamedTuple):
 
     words: T. log_probabilities: T + 1, in nats, the end's last. attention: (T, L), float32, a map
     of each word. score: by which a search ranks, None of a given sentence. cut: as `Hypothesis`.
+    text: the words as printed; None where they are joined as `captioner.caption.caption` does.
     """
 
     words: list[str]
@@ -25,6 +26,7 @@ class Sentence(NamedTuple):
     attention: Array
     score: float | None = None
     cut: bool = False
+    text: str | None = None
 
 
 class CaptionBackend(Protocol):
@@ -32,6 +34,7 @@ class CaptionBackend(Protocol):
 
     engine: its name. map_shape: rows and columns of an attention map. device: torch's, if it has
     one. threads: of a CPU that compute a batch; 1 of a GPU. can_sample: whether it draws samples.
+    A backend with `has_gradients` gives the maps of `SearchOptions.map_kind` "gradient".
     """
 
     engine: ClassVar[str]
@@ -116,8 +119,11 @@ class TranslationBackend(Protocol):
 def new_generator(backend: CaptionBackend | TranslationBackend, search: AnySearch) -> Any:
     """The generator of the samples of all batches; None without sampling.
 
-    Raises `UserError` for a backend that draws no samples.
+    Raises `UserError` for a backend that draws no samples, or lacks the maps asked for.
     """
+    is_gradient = getattr(search, "map_kind", None) == "gradient"
+    if is_gradient and not getattr(backend, "has_gradients", False):
+        raise UserError("'map_kind' gradient needs a model of transformers")
     if not search.sample:
         return None
     if not backend.can_sample:

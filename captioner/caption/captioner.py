@@ -196,7 +196,7 @@ class Captioner:
 
     def _caption(self, given: Sentence) -> Caption:
         return Caption(
-            text=sentence(given.words),
+            text=sentence(given.words) if given.text is None else given.text,
             words=tuple(given.words),
             log_probability=sum(given.log_probabilities),
             word_log_probabilities=tuple(given.log_probabilities[: len(given.words)]),

@@ -30,6 +30,12 @@ class ModelConfig(CaptionNetworksConfig, CaptionerConfig):
 
 def captioner_config(folder: ModelFolder) -> CaptionerConfig:
     """The search and the confidence of a model folder, of any backend."""
+    if folder.model_type:
+        from captioner.backends.transformers_captions import default_search
+
+        confidence = {"confidence": folder.config.get("confidence")}
+        config = from_mapping(CaptionerConfig, confidence, str(folder.files))
+        return config.replace(search=default_search(folder))
     if folder.backend is None:
         return folder.read("captioner", ModelConfig)
     return from_mapping(CaptionerConfig, folder.config, str(folder.files / CONFIG))

@@ -1,6 +1,6 @@
 """The options of a search, for every model."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -70,6 +70,11 @@ class SearchOptions(AnySearch):
         description="weight of the word confidences in the ranking of the beam's captions",
     )
     cautious: bool = Field(False, description="prefer shorter captions that are more likely true")
+    map_kind: Literal["attention", "gradient"] = Field(
+        "attention",
+        title="KIND",
+        description="attention, or attention times its gradient; of models of transformers",
+    )
 
 
 class TranslationSearch(AnySearch):

@@ -94,7 +94,7 @@ def test_it_is_listed_and_what_it_cannot_do_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
     assert main(["info", "model"]) == 0
-    assert "backends       graphs, torch, colours" in capsys.readouterr().out
+    assert "backends       graphs, torch, transformers, colours" in capsys.readouterr().out
     sample = ["caption", "photos/sky.png", "--model", "model", "--sample"]
     assert "has one engine, 'colours', and no 'torch'" in refused(sample)
     (folder / "config.json").write_text('{"backend": "colors"}')
