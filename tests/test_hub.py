@@ -155,5 +155,5 @@ def test_of_transformers_only_listed_files_are_fetched_and_nothing_is_sent(
     assert {each.split()[0] for each in hub.requests} == {"GET", "HEAD"}
     assert {each.args[0] for each in connected.mock_calls} == {("127.0.0.1", hub.server_port)}
     hub.add("ada/old", {**pickles, "config.json": files["config.json"]})
-    assert "captioner convert hf://ada/old --out FOLDER" in refused(["info", "hf://ada/old"])
+    assert "a folder by transformers' save_pretrained" in refused(["info", "hf://ada/old"])
     assert "bin" not in "".join(hub.requests)

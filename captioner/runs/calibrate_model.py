@@ -35,7 +35,7 @@ def calibrate_folder(
             photos = f"{counted(chosen, 'photo')} of {' and '.join(validation)}"
             advice = "its confidence may be too high; give photos that training did not use"
             note(f"{photos} chose the epoch of this model: {advice}")
-    model = load(folder, device, engine="torch")
+    model = load(folder, device)
     report = calibrate(model, training, validation, unsure_below, batch_size)
     assert model.confidence is not None  # Just fitted.
     save_confidence(model.confidence, folder)
