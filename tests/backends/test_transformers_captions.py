@@ -131,7 +131,7 @@ def test_every_output_is_written_and_resumed(
         save_photo(Path(f"photos/{number}.png"), number)
     command = ["caption", "photos/", "--model", str(tiny[-1]), "--map-kind", "gradient"]
     command += ["--n-best", "2", "--jsonl", "captions.jsonl"]
-    drawn = "--overlay maps/ --gif gifs/ --html page.html --csv captions.csv --xmp --embed"
+    drawn = "--overlay maps/ --gif gifs/ --html page.html --csv captions.csv --xmp"
     assert main([*command, *drawn.split()]) == 0
     lines = Path("captions.jsonl").read_text(encoding="utf-8").splitlines()
     assert [len(json.loads(line)["alternatives"]) for line in lines] == [1, 1, 1]
@@ -177,6 +177,11 @@ def test_every_other_command_takes_it(blip: Path, capsys: Output) -> None:
         assert caption(client, sent)[0]["captions"][0]["caption"]
     assert main(["calibrate", "blip", *data]) == 0
     assert captioner.load(blip).caption("photos/0.png").confidence is not None
+
+
+@pytest.mark.exiftool
+def test_its_captions_go_into_photos(blip: Path) -> None:
+    assert main(["caption", "photos/0.png", "--model", str(blip), "--embed"]) == 0
 
 
 CAPTION = "caption photos/0.png --model blip"
