@@ -24,7 +24,7 @@ RESULTS = "results.json"
 """In a run's folder: captions of the validation photos by the best model, in COCO's format."""
 
 REFERENCES = "references.json"
-"""In a run's folder: people's captions of these photos, a table."""
+"""In a run's folder: people's captions of these photos, in COCO's format."""
 
 
 def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:

@@ -72,8 +72,7 @@ class CaptionTask:
                 instances = CocoInstances([recipe.data.instances])
                 instances.known_categories(read_synonyms())  # Refuses one without synonyms.
         self.loss.to(processes.device)
-        examples = (*self.train, *self.validation)
-        self.digest = digest_of([(each.image_id, each.captions) for each in examples])
+        self.digest = digest_of([(e.image_id, e.captions) for e in (*self.train, *self.validation)])
         if processes.is_main:
             networks.vocabulary.save(folder / WORDS)
             self._compare_data(folder / DATA_DIGEST, resumed)
@@ -160,8 +159,10 @@ class CaptionTask:
         save_model(self.captioner, folder / MODEL)
         names = [example.image_id for example in self.validation]
         write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
-        rows = [{"image": e.name, "caption": text} for e in self.validation for text in e.captions]
-        write_json(folder / REFERENCES, rows)
+        images = [{"id": e.image_id, "file_name": e.name} for e in self.validation]
+        texts = enumerate((e.image_id, text) for e in self.validation for text in e.captions)
+        rows = [{"id": id_, "image_id": image, "caption": text} for id_, (image, text) in texts]
+        write_json(folder / REFERENCES, {"images": images, "annotations": rows})
 
     def remarks(self, folder: Path) -> list[str]:
         """A sentence on what the best model lacks."""

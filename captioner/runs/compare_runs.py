@@ -27,12 +27,13 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
     runs = sorted({path.parent for folder in folders for path in Path(folder).rglob(LOG)})
     if not runs:
         raise UserError(f"{' '.join(folders)}: no folder of a run here, which has {LOG}")
-    configs = [flat(read_json(run / RECIPE_FILE, "config of the run")) for run in runs]
+    mappings = [read_json(run / RECIPE_FILE, "config of the run") for run in runs]
+    configs = [flat(each) if isinstance(each, dict) else {} for each in mappings]
     names = dict.fromkeys(chain.from_iterable(configs))
     differing = [name for name in names if len({repr(each.get(name)) for each in configs}) > 1]
     rows = []
     for run, config in zip(runs, configs, strict=True):
-        score = config["validation.score"]
+        score = config.get("validation.score", "score")
         best = max(read_log(run, score), key=lambda record: record[score], default={})
         figures = {name: best.get(name) for name in ("epoch", score, "perplexity")}
         figures["minutes"] = sum(r["total_seconds"] for r in read_log(run, "total_seconds")) / 60
@@ -46,13 +47,12 @@ def _intervals(run: Path, against: str | None) -> Figures:
     """The metrics of a captioner's run with intervals, and its differences from another run."""
     if not os.path.exists(run / REFERENCES):
         return {}
-    other = None if against is None else Path(against, RESULTS)
-    scorer = Scorer(confidence=CONFIDENCE, against=other)
+    scorer = Scorer(confidence=CONFIDENCE, against=against and Path(against, RESULTS))
     scores = score_results(run / RESULTS, run / REFERENCES, scorer).to_dict()
     figures: Figures = {}
     for name in ("BLEU-4", "CIDEr-D"):
         figures |= {name: scores[name], f"{name} 95 %": scores["intervals"][name]}
-        if other:
+        if against:
             *_, difference, interval, p = scores["comparison"]["scores"][name].values()
             figures |= {f"{name} gain": difference, f"{name} gain 95 %": interval, f"{name} p": p}
     return figures

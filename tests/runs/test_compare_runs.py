@@ -71,7 +71,8 @@ def test_runs_are_compared(
     assert refused(["runs", "photos"]).endswith(
         "photos: no folder of a run here, which has log.jsonl"
     )
-    write_captions(Path("runs/b"), "a photo of a dog", "two dogs")
+    Path("runs/of an earlier version/config.json").write_text("[]")
+    assert compare_runs(["runs/of an earlier version"])[0]["run"]
     results = json.loads(Path("runs/b/results.json").read_text())[:1]
     Path("runs/b/results.json").write_text(json.dumps(results))
     sentence = refused(["runs", "runs/a", "--against", "runs/b"])
