@@ -56,6 +56,16 @@ def allowed_cores() -> int:
     return cores
 
 
+def peak_memory() -> int | None:
+    """The most bytes of memory that this process has held; None on Windows."""
+    with contextlib.suppress(ImportError):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else 1024 * peak
+    return None
+
+
 def check_memory(size: int, what: str) -> None:
     """Refuse what takes more bytes of memory than there are."""
     if size > memory_size():

@@ -43,8 +43,16 @@ CAPTION = ["caption", "--model", "tiny-model"]
 WORDS = ["a", "brown", "dog", "man", "on", "red", "runs", "the", "two", "water"]
 
 
+COSTS = ("seconds", "total_seconds", "examples_per_second", "memory")
+
+
 def log_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    """The records of a log but what makes the run, and without its costs, which vary."""
+    return [
+        {name: value for name, value in record.items() if name not in COSTS}
+        for record in map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+        if "run" not in record
+    ]
 
 
 def table_of(ngrams: Tensor, words: int) -> Tensor:

@@ -1,17 +1,19 @@
-"""`captioner train` and `captioner features`."""
+"""`captioner train`, `captioner runs` and `captioner features`."""
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from captioner.backends.engines import write_graphs
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
+from captioner.tables import text_table
 
 
 def add_commands(commands: shared.Commands) -> None:
-    """Add both commands to the command line."""
+    """Add the three commands to the command line."""
     usage, summary = "train CONFIG [options]", "train a captioner or a translator"
     parser, add = shared.add_parser(commands, run, usage, summary)
     _add_config(add, "a YAML file; or photos and captions: a table, a folder, shards, JSON")
@@ -24,11 +26,16 @@ def add_commands(commands: shared.Commands) -> None:
     add("--resume", "", "continue the run in the folder")
     shared.add_machine(parser)
 
+    usage, summary = "runs FOLDER [FOLDER ...] [--against RUN]", "compare training runs"
+    _, add = shared.add_parser(commands, run_runs, usage, summary)
+    add("folders", "FOLDER", "a run, or a folder of runs", nargs="+")
+    add("--against", "RUN", "compare each with this run, by the paired bootstrap")
+
     usage, summary = "features CONFIG [options]", "store the annotation vectors of photos"
     parser, add = shared.add_parser(commands, run_features, usage, summary)
-    _add_config(add, "a YAML file, as for training")
+    _add_config(add, "a YAML file, as for training; or a folder of photos, without captions")
     add = shared.add_group(parser, "output")
-    about = "the store's folder (default: the config's features.folder)"
+    about = "the store's folder (default: the config's features.folder); of photos a .npz"
     add("--out", "FOLDER", about, **_changing("features.folder"))
     shared.add_machine(parser)
 
@@ -87,6 +94,19 @@ def run(arguments: argparse.Namespace) -> None:
             report(f"{model} needs torch: {problem}")
 
 
+def run_runs(arguments: argparse.Namespace) -> None:
+    """Compares training runs: the fields of their configs that differ, the best epoch, its
+    scores on the validation photos with intervals, and minutes.
+
+      captioner runs runs/
+      captioner runs runs/ --against runs/shapes
+    """
+    from captioner.runs.compare_runs import compare_runs
+
+    runs = compare_runs(arguments.folders, arguments.against)
+    print(text_table([(*runs[0],), *(tuple(run.values()) for run in runs)]))
+
+
 def run_features(arguments: argparse.Namespace) -> None:
     """Stores the annotation vectors of a config's photos: 200,704 bytes a photo of 224x224.
 
@@ -95,12 +115,19 @@ def run_features(arguments: argparse.Namespace) -> None:
 
       captioner features configs/flickr8k_soft.yaml --out features
       captioner train configs/flickr8k_soft.yaml --set features.folder=features
+
+    Of a folder of photos, writes a file for NumPy: features (N, 196, 512) in float16 and names, by
+    the packaged model's encoder, or that of --set start_from=MODEL.
+
+      captioner features photos/ --out features.npz
     """
     from captioner.devices import choose_device
-    from captioner.runs.features import extract_features
+    from captioner.runs.features import extract_features, save_photo_features
     from captioner.runs.read_recipe import read_recipe
     from captioner.training.distributed import Processes
 
-    recipe = read_recipe(arguments.config, arguments.changes)
     with Processes(choose_device(arguments.device)) as processes:
-        extract_features(recipe, processes)
+        if os.path.isdir(arguments.config):
+            save_photo_features(arguments.config, arguments.changes, processes)
+        else:
+            extract_features(read_recipe(arguments.config, arguments.changes), processes)

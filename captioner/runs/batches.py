@@ -1,5 +1,6 @@
 """Batches of training captions and of pairs of sentences."""
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -237,6 +238,11 @@ def batches_by_tokens(
 
 def _shuffled(items: Sequence[Thing], generator: torch.Generator) -> list[Thing]:
     return [items[place] for place in torch.randperm(len(items), generator=generator).tolist()]
+
+
+def digest_of(data: object) -> str:
+    """SHA-256 of names and texts, as `repr` has them."""
+    return hashlib.sha256(repr(data).encode("utf-8", "replace")).hexdigest()
 
 
 def chunks(items: list[Thing], size: int) -> list[list[Thing]]:

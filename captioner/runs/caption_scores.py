@@ -23,6 +23,9 @@ from captioner.text.vocabulary import Vocabulary
 RESULTS = "results.json"
 """In a run's folder: captions of the validation photos by the best model, in COCO's format."""
 
+REFERENCES = "references.json"
+"""In a run's folder: people's captions of these photos, in COCO's format."""
+
 
 def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:
     """Scores of one caption a photo against the photos' own, by name; see `SCORES`.

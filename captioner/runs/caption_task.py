@@ -1,6 +1,6 @@
 """The captioning task: reads photos and captions, makes the captioner and its batches."""
 
-import hashlib
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,21 +17,21 @@ from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
-from captioner.files import read_text, write_text
+from captioner.files import read_text, write_json, write_text
 from captioner.model_folders import MODEL, ModelFolder
 from captioner.models.caption_losses import CaptioningLoss
 from captioner.models.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.module_weights import make_trainable
 from captioner.outcomes import loading_workers
-from captioner.runs.batches import CaptionBatches, chunks
-from captioner.runs.caption_scores import RESULTS, CaptionReward, scores_of
+from captioner.runs.batches import CaptionBatches, chunks, digest_of
+from captioner.runs.caption_scores import REFERENCES, RESULTS, CaptionReward, scores_of
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import encoder_of, feature_stores
 from captioner.runs.photos import PixelRows, StoredRows, read_training
 from captioner.runs.start_model import WORDS, Start
 from captioner.training.distributed import Processes
-from captioner.training.loop import Validated
+from captioner.training.loop import Generated, Validated
 from captioner.training.optimizer import ParameterGroups
 from captioner.vision.encoder_families import RANDOM
 
@@ -72,6 +72,7 @@ class CaptionTask:
                 instances = CocoInstances([recipe.data.instances])
                 instances.known_categories(read_synonyms())  # Refuses one without synonyms.
         self.loss.to(processes.device)
+        self.digest = digest_of([(e.image_id, e.captions) for e in (*self.train, *self.validation)])
         if processes.is_main:
             networks.vocabulary.save(folder / WORDS)
             self._compare_data(folder / DATA_DIGEST, resumed)
@@ -93,6 +94,8 @@ class CaptionTask:
             self.rows = StoredRows(stores["validation"], workers=workers)
         photos = train_rows.readable
         self.order = self.rows.readable
+        longest = recipe.data.maximum_length
+        self.words = [[words[:longest] for words in each.words] for each in self.validation]
         self.validation = [self.validation[row] for row in self.order]
         with processes.fail_together(), torch.no_grad():
             if not photos or len(self.validation) < 2:
@@ -109,11 +112,9 @@ class CaptionTask:
 
     def _compare_data(self, path: Path, resumed: bool) -> None:
         """Keep the digest of names and captions; a run resumed with others says so."""
-        data = [(each.image_id, each.captions) for each in (*self.train, *self.validation)]
-        digest = hashlib.sha256(repr(data).encode("utf-8", "replace")).hexdigest()
         if not resumed:
-            write_text(path, digest)
-        elif os.path.exists(path) and read_text(path) != digest:
+            write_text(path, self.digest)
+        elif os.path.exists(path) and read_text(path) != self.digest:
             advice = f"to begin anew, --start-from {path.parent} with another --out"
             print(f"the captions have changed since this run began: {advice}", flush=True)
 
@@ -136,10 +137,17 @@ class CaptionTask:
             groups.append({"params": self.loss.encoder.parameters(), "lr": rate})
         return groups
 
-    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
-        """Captions of batches of validation photos."""
-        for captions in map(self.captioner.caption_annotations, self.rows.annotations(batches)):
-            yield from (caption.text for caption in captions)
+    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[Generated]:
+        """Captions of batches of validation photos, and the cross-entropy of people's."""
+        for rows, annotations in zip(batches, self.rows.annotations(batches), strict=True):
+            captions = self.captioner.caption_annotations(annotations)
+            pairs = [(place, words) for place, row in enumerate(rows) for words in self.words[row]]
+            terms: list[float] = []
+            for part in chunks(pairs, self.recipe.validation.batch_size):
+                places, words = zip(*part, strict=True)
+                for forced in self.networks.teacher_forced(annotations[list(places)], words):
+                    terms += forced.log_probabilities
+            yield Generated([each.text for each in captions], -math.fsum(terms), len(terms))
 
     def score(self, captions: list[str]) -> Validated:
         """Score the validation captions."""
@@ -147,10 +155,14 @@ class CaptionTask:
         return Validated(scores, captions, record=scores)
 
     def save(self, folder: Path, captions: Sequence[str]) -> None:
-        """Save the captioner, and the captions in COCO's result format."""
+        """Save the captioner, the captions in COCO's result format, and people's."""
         save_model(self.captioner, folder / MODEL)
         names = [example.image_id for example in self.validation]
         write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
+        images = [{"id": e.image_id, "file_name": e.name} for e in self.validation]
+        texts = enumerate((e.image_id, text) for e in self.validation for text in e.captions)
+        rows = [{"id": id_, "image_id": image, "caption": text} for id_, (image, text) in texts]
+        write_json(folder / REFERENCES, {"images": images, "annotations": rows})
 
     def remarks(self, folder: Path) -> list[str]:
         """A sentence on what the best model lacks."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -14,16 +15,19 @@ from torch import Tensor
 
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
+from captioner.files import atomic_path
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
-from captioner.runs.photos import read_training
+from captioner.runs.photos import StoredRows, read_training
+from captioner.runs.read_recipe import read_any_recipe
 from captioner.schema import to_mapping
 from captioner.training.batches import Loader
 from captioner.training.distributed import Processes
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
+from captioner.vision.images import photo_files
 from captioner.vision.shards import source_status
 
 
@@ -168,3 +172,24 @@ def extract_features(
         count = store.record.rows - len(store.unreadable)
         print(f"{name}: {counted(count, 'image')} in {store.folder}")
     return stores
+
+
+def save_photo_features(photos: str, changes: Sequence[str], processes: Processes) -> None:
+    """Write the annotation vectors of a folder's photos, which need no captions, to a .npz.
+
+    The file, `features.folder` with this suffix, has `features` (N, L, D), float16, and `names`
+    (N,). changes: of the recipe that adapts a model, whose encoder it is; see `read_any_recipe`.
+    """
+    recipe = read_any_recipe(photos, changes)
+    assert isinstance(recipe, CaptioningRecipe)  # Of a folder.
+    path = (recipe.features.folder or Path("features")).with_suffix(".npz")
+    examples = [Example(f"{photo}", photo) for photo in photo_files([photos])]
+    encoder = encoder_of(recipe.encoder).to(processes.device)
+    with TemporaryDirectory(dir=path.parent) as folder:
+        recipe = recipe.replace(features=recipe.features.replace(folder=Path(folder)))
+        store = feature_stores(recipe, encoder, {"photos": examples}, processes)["photos"]
+        rows = StoredRows(store).readable
+        names = np.array(store.record.images)[rows]
+        with atomic_path(path) as temporary:
+            np.savez(temporary, features=store.read(rows, torch.float16), names=names)
+    print(f"{counted(len(rows), 'image')} in {path}")

@@ -1,9 +1,12 @@
 """A training run of either task: its folder, validation, model card and the run itself."""
 
-import json
+import math
 import os
+import platform
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,7 +17,7 @@ from torch import nn
 
 import captioner
 from captioner.errors import CONTROLS, UserError
-from captioner.files import lock, read_json, read_text, remove_temporaries, write_json, write_text
+from captioner.files import lock, read_json, remove_temporaries, write_json, write_text
 from captioner.model_folders import CARD, MODEL, SCORES_FILE
 from captioner.runs.batches import chunks
 from captioner.runs.caption_task import make_caption_task
@@ -22,11 +25,11 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TranslationRecipe, make_translation_task
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.batches import AnyBatches
-from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
+from captioner.training.checkpoint import CHECKPOINT, Position, read_checkpoint
 from captioner.training.distributed import Processes
-from captioner.training.loop import Validated, Validation, train
+from captioner.training.loop import Generated, Validated, Validation, train
 from captioner.training.optimizer import ParameterGroups, make_optimizer
-from captioner.training.run_log import LOG, summary_writer
+from captioner.training.run_log import read_log, summary_writer
 
 Recipe = CaptioningRecipe | TranslationRecipe
 
@@ -35,13 +38,14 @@ class Task(Protocol):
     """A model with its data, which it reads when made, before the run's folder is locked.
 
     kind, pipeline_tag: of the model, for its card, which also has the sentences of `data`.
-    order: the rows to validate on.
+    order: the rows to validate on. digest: of the training and validation data.
     """
 
     kind: str
     pipeline_tag: str
     data: list[str]
     order: list[int]
+    digest: str
 
     @property
     def recipe(self) -> Recipe:
@@ -62,8 +66,8 @@ class Task(Protocol):
     def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
         """Move to the device and make the batches."""
 
-    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
-        """Generate texts for batches of the rows of `order`."""
+    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[Generated]:
+        """Generate texts for batches of the rows of `order`, and measure their references."""
 
     def score(self, texts: list[str]) -> Validated:
         """Score the texts of all rows of `order`."""
@@ -131,9 +135,9 @@ def train_run(
         run_validation = partial(validate, task, processes)
         validation = Validation(run_validation, recipe.validation.score, keep, before=is_started)
         optimizer = make_optimizer(task.loss, settings, task.parameter_groups)
-        position = train(
-            task.loss, task.batches, settings, folder, validation, resume, optimizer, processes
-        )
+        trained = task.loss, task.batches, settings, folder
+        origin = origin_of(task, processes)
+        position = train(*trained, validation, resume, optimizer, processes, origin)
         if processes.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL
@@ -142,17 +146,38 @@ def train_run(
 def validate(task: Task, processes: Processes) -> Validated:
     """Generate and score texts of the validation data; process 0 has the scores.
 
-    Processes take whole batches in turn, so that scores do not depend on their number.
+    `cross_entropy`, teacher-forced: nats a token of the references, the end included, without
+    smoothing or regularisation; `perplexity` is its exponential. Processes take whole batches in
+    turn, so that scores do not depend on their number.
     """
     batches = chunks(task.order, task.recipe.validation.batch_size)
     batches = batches[processes.rank :: processes.world_size]
     with processes.fail_together():
-        texts = dict(zip(chain.from_iterable(batches), task.generate(batches), strict=True))
-    of_all = {row: text for part in processes.gather(texts) for row, text in part.items()}
+        generated = list(zip(batches, task.generate(batches), strict=True))
+    of_all = [*chain.from_iterable(processes.gather(generated))]
     with processes.fail_together():
         if not processes.is_main:
             return Validated({})
-        return task.score([of_all[row] for row in sorted(of_all)])
+        rows = chain.from_iterable(rows for rows, _ in of_all)
+        texts = dict(zip(rows, chain.from_iterable(each.texts for _, each in of_all), strict=True))
+        scored = task.score([texts[row] for row in sorted(texts)])
+        nats = math.fsum(each.nats for _, each in of_all)
+        mean = nats / sum(each.tokens for _, each in of_all)
+        # The exponential of more would overflow.
+        likelihood = {"cross_entropy": mean, "perplexity": math.exp(min(mean, 700.0))}
+        return replace(scored, scores=scored.scores | likelihood)
+
+
+def origin_of(task: Task, processes: Processes) -> dict[str, object]:
+    """What makes a run, for its log: the data's digest, versions and the machine."""
+    device = processes.device
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    return {
+        "data": task.digest,
+        "versions": f"captioner {captioner.__version__}, torch {torch.__version__}, {sys.version}",
+        "machine": platform.platform(),
+        "devices": f"{processes.world_size} x {gpu or device}, {torch.get_num_threads()} threads",
+    }
 
 
 def check_folder(recipe: Recipe, folder: Path, resume: bool, world_size: int) -> None:
@@ -170,23 +195,32 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, world_size: int) ->
         reason = f"a run of another task or by another version: {error}"
         raise UserError(f"cannot resume {folder}, {reason}") from None
     before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
-    fixed = (before.keys() | now.keys()) - {*CHANGEABLE}
-    is_sampled = isinstance(saved, CaptioningRecipe) and saved.objective.scheduled_sampling > 0
-    if is_sampled or saved.training.schedule == "cosine":  # They follow the number of epochs.
-        fixed.add("training.epochs")
-    for name in sorted(fixed):
+    reasons = dict.fromkeys((before.keys() | now.keys()) - {*CHANGEABLE}, "")
+    position, _ = read_checkpoint(folder / CHECKPOINT, world_size)
+    reasons |= _why_epochs_stay(saved, position)
+    for name in sorted(reasons):
         if before.get(name) != now.get(name):
             was = f"it was made with {name} {before.get(name)!r}, not {now.get(name)!r}"
             advice = f"give its own config, {path}, or --start-from {folder} with another --out"
-            raise UserError(f"cannot resume {folder}: {was}; {advice}")
-    read_checkpoint(folder / CHECKPOINT, world_size)
+            raise UserError(f"cannot resume {folder}: {was}{reasons[name]}; {advice}")
+
+
+def _why_epochs_stay(recipe: Recipe, position: Position) -> dict[str, str]:
+    """Why a run with other epochs would have been another one so far; empty if it would not."""
+    settings, name = recipe.training, "training.epochs"
+    is_sampled = isinstance(recipe, CaptioningRecipe) and recipe.objective.scheduled_sampling > 0
+    if is_sampled or settings.schedule == "cosine":
+        return {name: ", and its schedule (cosine, scheduled sampling) follows their number"}
+    if position.epoch == settings.epochs and position.epoch % settings.validate_every:
+        return {name: f", and only as the last was epoch {position.epoch} validated"}
+    return {}
 
 
 def _report(task: Task, folder: Path, epochs: int) -> None:
     """Print the epoch of the best model, if it gained nothing, and if the run stopped early."""
     score = task.recipe.validation.score
     settings = task.recipe.training
-    best = max(validations_of(folder, score), key=lambda record: record[score])
+    best = max(read_log(folder, score), key=lambda record: record[score])
     if epochs < settings.epochs:
         why = f"{settings.patience} validations without a better {score}"
         print(f"stopped early, after epoch {epochs} of {settings.epochs}: {why}")
@@ -194,12 +228,6 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
     for remark in task.remarks(folder):
         print(remark)
-
-
-def validations_of(folder: Path, score: str) -> list[dict[str, float]]:
-    """The records with a validation in the log of a run; that of epoch 0 is before training."""
-    lines = read_text(folder / LOG, "run log").splitlines()
-    return [record for record in map(json.loads, lines) if score in record]
 
 
 def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -> None:
@@ -210,7 +238,7 @@ def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -
     if isinstance(recipe, CaptioningRecipe) and recipe.start_from is not None:
         origin = f", started from {recipe.start_from}"
     when = f"after epoch {epoch}" if epoch else "before training"
-    before = [record for record in validations_of(folder, score) if record["epoch"] == 0]
+    before = [record for record in read_log(folder, score) if record["epoch"] == 0]
     settings = flat(recipe.model_dump(mode="json", exclude_defaults=True))
     if "start_from" in settings:  # They are its own, and their path is of this machine.
         settings.pop("encoder.weights", None)

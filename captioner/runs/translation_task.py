@@ -26,15 +26,15 @@ from captioner.models.translation_config import TranslationModelConfig
 from captioner.models.translation_model import TranslationLoss, TranslationObjective
 from captioner.module_weights import fill, make_trainable
 from captioner.outcomes import loading_workers
-from captioner.runs.batches import TranslationBatches, encode_pairs
+from captioner.runs.batches import TranslationBatches, digest_of, encode_pairs
 from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.text import SentenceVocabulary, SubwordVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
-from captioner.text.token_batches import PairExample
+from captioner.text.token_batches import PairExample, collate_pairs
 from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.training.config import Section, TrainingConfig
 from captioner.training.distributed import Processes
-from captioner.training.loop import Validated
+from captioner.training.loop import Generated, Validated
 from captioner.translate.folder import save_translator
 from captioner.translate.translator import Translator
 
@@ -144,9 +144,11 @@ class TranslationTask:
     recipe: TranslationRecipe
     examples: list[PairExample]
     validation: list[SentencePair]
+    references: list[PairExample]
     translator: Translator
     loss: TranslationLoss
     data: list[str]
+    digest: str
     kind: str = field(default="translator", init=False)
     pipeline_tag: str = field(default="translation", init=False)
     parameter_groups: None = field(default=None, init=False)
@@ -164,12 +166,16 @@ class TranslationTask:
         tokens, seed = self.recipe.data.batch_tokens, self.recipe.training.seed
         self.batches = TranslationBatches(self.examples, tokens, seed, workers)
 
-    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
-        """Translations of batches of validation sources."""
+    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[Generated]:
+        """Translations of batches of validation sources, and the cross-entropy of references."""
+        device = next(self.loss.parameters()).device
         for numbers in batches:
             sources = [self.validation[number].source for number in numbers]
-            for translation in self.translator.translate(sources, batch_size=len(sources)):
-                yield translation.text
+            translations = self.translator.translate(sources, batch_size=len(sources))
+            pairs = collate_pairs([self.references[number] for number in numbers])
+            tokens = int(pairs.mask.sum())
+            nats = tokens * float(self.loss.loss(pairs.to(device))["cross_entropy"])
+            yield Generated([each.text for each in translations], nats, tokens)
 
     def score(self, translations: list[str]) -> Validated:
         """Score the validation translations."""
@@ -224,7 +230,9 @@ def make_translation_task(
     print("\n".join(sentences))
     few = validation[: recipe.validation.sentences or None]
     loss = TranslationLoss(model, recipe.objective)
-    return TranslationTask(recipe, examples, few, translator, loss, sentences)
+    references, _ = encode_pairs(few, source, target, length)
+    digest = digest_of([(pair.source, pair.target) for pair in (*training, *few)])
+    return TranslationTask(recipe, examples, few, references, translator, loss, sentences, digest)
 
 
 def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:

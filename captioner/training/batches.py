@@ -76,7 +76,7 @@ class Batches(ABC, Generic[Item, Batch]):
 
     @abstractmethod
     def plan(self, epoch: int) -> list[list[Item]]:
-        """The examples of each batch of an epoch; every epoch has as many batches."""
+        """The examples of each batch of an epoch; every epoch has as many batches and examples."""
 
     @abstractmethod
     def part(self, examples: list[Item], part: int, part_count: int, place: Place) -> Batch:
@@ -87,11 +87,16 @@ class Batches(ABC, Generic[Item, Batch]):
         return part
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._sizes)
+
+    @property
+    def example_count(self) -> int:
+        """The examples of an epoch."""
+        return sum(self._sizes)
 
     @cached_property
-    def _length(self) -> int:
-        return len(self.plan(0))
+    def _sizes(self) -> list[int]:
+        return [len(batch) for batch in self.plan(0)]
 
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1

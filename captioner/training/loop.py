@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,17 +17,31 @@ from torch import Tensor, nn
 
 from captioner.devices import autocast
 from captioner.errors import UserError
+from captioner.memory_limits import peak_memory
 from captioner.progress import progress_bar
 from captioner.training import checkpoint
 from captioner.training.batches import AnyBatches
 from captioner.training.checkpoint import CHECKPOINT, Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Processes
-from captioner.training.optimizer import Average, learning_rate_factor, make_optimizer
+from captioner.training.optimizer import (
+    Average,
+    learning_rate_factor,
+    make_optimizer,
+    warn_of_spans,
+)
 from captioner.training.reports import StepReports
 from captioner.training.run_log import RunLog
 
 SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hours.
+
+
+class Generated(NamedTuple):
+    """The texts of a batch, and the cross-entropy of its references: nats in all, and tokens."""
+
+    texts: Sequence[str]
+    nats: float
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,7 @@ def train(
     resume: bool = False,
     optimizer: torch.optim.Optimizer | None = None,
     processes: Processes | None = None,
+    origin: Mapping[str, object] | None = None,
 ) -> Position:
     """Train a model; returns the position at which the run ended.
 
@@ -71,13 +86,14 @@ def train(
         run: bit for bit on a CPU with one or two processes, up to rounding with more.
     optimizer: in place of that of the config, over all parameters that require a gradient.
     processes: the processes that train together; default: this one, on the model's device.
+    origin: what makes the run, for the log: machine, versions, data.
 
     The caller seeds torch before making the model. Each process has torch's generator in the
     checkpoint. Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint.
     """
     processes = processes or Processes(next(model.parameters()).device)
     optimizer = optimizer or make_optimizer(model, config)
-    trainer = Trainer(model, data, config, folder, validation, optimizer, processes)
+    trainer = Trainer(model, data, config, folder, validation, optimizer, processes, origin)
     trainer.begin(resume)
     with trainer.stopping_on_signals():
         if validation is not None and validation.before and not trainer.position.scores:
@@ -103,6 +119,7 @@ class Trainer:
     validation: Validation | None
     optimizer: torch.optim.Optimizer
     processes: Processes
+    origin: Mapping[str, object] | None = None
     position: Position = field(default_factory=Position)
     log: RunLog | None = None  # None but in process 0.
     is_stop_requested: bool = False
@@ -133,6 +150,9 @@ class Trainer:
                 print(f"going on after step {step} (epoch {epoch})", flush=True)
             if processes.is_main:
                 self.log = RunLog(self.folder, logged_step, config.tensorboard)
+                if self.origin not in [None, *(record.get("run") for record in self.log.kept)]:
+                    self.log.write({"step": logged_step or 0, "run": self.origin})
+                warn_of_spans(config, config.epochs * len(self.data))
         self._loss = processes.wrap(_Loss(self.model, config.precision))
         self._parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self._device = self._parameters[0].device
@@ -150,6 +170,7 @@ class Trainer:
         self.model.train()
         epoch, done = position.epoch + 1, position.step_in_epoch
         name = f"epoch {epoch}/{config.epochs}"
+        start = time.perf_counter()
         bar = progress_bar(name, len(self.data), "steps", done, self.processes.is_main)
         with bar as progress, closing(self._batches()) as batches:
             for parts in batches:
@@ -160,14 +181,17 @@ class Trainer:
                 position.step_in_epoch += 1
                 progress.update()
                 if self.log and config.tensorboard and position.step % SCALAR_STEPS == 0:
-                    record = {"steps/loss": float(self.reports.last_loss), "step": position.step}
-                    self.log.write(record, to_file=False)
+                    scalars = {"steps/loss": float(self.reports.last_loss), "step": position.step}
+                    self.log.write(scalars, to_file=False)
                 self._save_or_stop()
             sums, steps = self.reports.sums(), position.step_in_epoch
             means = {f"train_{name}": total / steps for name, total in sums.items()}
             progress.set_postfix_str(f"loss {means['train_loss']:.3f}", refresh=False)
         rate = self.optimizer.param_groups[0]["lr"]
-        record = {"epoch": epoch, "step": position.step, "learning_rate": rate, **means}
+        seconds = time.perf_counter() - start
+        speed = self.data.example_count * (steps - done) / len(self.data) / seconds
+        record: dict[str, object] = {"epoch": epoch, "step": position.step, "learning_rate": rate}
+        record |= {**means, "seconds": seconds, "examples_per_second": speed}
         is_due = epoch % config.validate_every == 0 or epoch == config.epochs
         validation = self.validation if is_due else None
         if validation and self.saved_step < position.step:  # Validation takes long, and may fail.
@@ -176,6 +200,8 @@ class Trainer:
         self.reports.totals = {}
         if validation:
             record |= self.validate(validation)
+        record["total_seconds"] = time.perf_counter() - start
+        record["memory"] = torch.cuda.max_memory_allocated() or peak_memory()  # 0 on CPUs.
         self.save(record)
 
     def step(self, parts: Sequence[Any]) -> None:

@@ -74,6 +74,14 @@ def learning_rate_factor(
     return 1.0
 
 
+def warn_of_spans(config: TrainingConfig, steps: int) -> None:
+    """Print a sentence if warm-up or averaging is longer than a run of so many steps."""
+    spans = {"warmup_steps": config.warmup_steps, "average": 1 / (1 - config.average)}
+    for name, span in spans.items():
+        if span > steps:
+            print(f"training.{name} spans {span:,.0f} steps, the run has {steps:,}: lower it")
+
+
 class Average:
     """The exponential moving average of a model's trained weights; none where `decay` is 0.
 

@@ -17,6 +17,7 @@ class RunLog:
     """Appends records to `log.jsonl` and TensorBoard, each with its `step`.
 
     resume_at: later records, which will be written again, are removed, and hidden in TensorBoard.
+    kept: the earlier ones.
     """
 
     def __init__(self, folder: Path, resume_at: int | None = None, tensorboard: bool = False):
@@ -26,14 +27,9 @@ class RunLog:
             purged = resume_at + 1 if resume_at else None
             with refuse_os_errors(f"cannot write {folder / BOARD}"):
                 self._board = summary_writer()(str(folder / BOARD), purge_step=purged)
-        kept = []
-        if resume_at is not None and os.path.exists(self._path):
-            for line in read_text(self._path, "run log").split("\n"):
-                # A killed run may leave an incomplete last line.
-                with suppress(ValueError, KeyError, TypeError):
-                    if json.loads(line)["step"] <= resume_at:
-                        kept.append(f"{line}\n")
-        write_text(self._path, "".join(kept))
+        before = [] if resume_at is None else read_log(folder)
+        self.kept = [record for record in before if record["step"] <= (resume_at or 0)]
+        write_text(self._path, "".join(f"{json.dumps(record)}\n" for record in self.kept))
 
     def write(self, record: Mapping[str, object], to_file: bool = True) -> None:
         """Append one record. to_file: not only for TensorBoard."""
@@ -42,9 +38,26 @@ class RunLog:
                 with self._path.open("a") as file:
                     file.write(json.dumps(record) + "\n")
             if self._board is not None:
-                for name in record.keys() - {"step"}:
-                    self._board.add_scalar(name, record[name], record["step"])
+                for name, value in record.items():
+                    if isinstance(value, (int, float)) and name != "step":
+                        self._board.add_scalar(name, value, record["step"])
                 self._board.flush()
+
+
+def read_log(folder: Path, name: str = "step") -> list[dict[str, Any]]:
+    """The records of a run's log with the field `name`: a score is in those with a validation.
+
+    None without a log, and none of an incomplete line, which a killed run may leave.
+    """
+    path = folder / LOG
+    lines = read_text(path, "run log").split("\n") if os.path.exists(path) else []
+    records = []
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):
+            record = json.loads(line)
+            if record["step"] >= 0 and name in record:
+                records.append(record)
+    return records
 
 
 def summary_writer() -> Any:

@@ -1,6 +1,7 @@
 """Whole runs of captioners, small: every road from data to a model folder."""
 
 import json
+import math
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,18 @@ from safetensors.torch import load_file
 from samples import Output, Patch, log_of, save_photo, write_captions
 
 import captioner
+from captioner.backends.torch_captions import load_networks
 from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.models.caption_losses import SelfCriticalConfig
+from captioner.model_folders import ModelFolder
+from captioner.models.caption_losses import (
+    CaptioningBatch,
+    CaptioningLoss,
+    ObjectiveConfig,
+    SelfCriticalConfig,
+)
 from captioner.runs import caption_task
 from captioner.runs.caption_scores import (
     CaptionReward,
@@ -25,13 +33,18 @@ from captioner.runs.caption_scores import (
     fluency_reward,
     scores_of,
 )
-from captioner.runs.captioning_recipe import DataConfig
+from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
 from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.runs.run import train_run
 from captioner.text.ngrams import PeoplesNgrams
+from captioner.text.token_batches import collate_captions
 from captioner.text.vocabulary import Vocabulary
+from captioner.training.config import TrainingConfig
+from captioner.training.optimizer import warn_of_spans
+from captioner.training.run_log import read_log
 from captioner.vision.feature_store import FeatureStore
+from captioner.vision.images import load_image
 
 KEPT = Path("model", "model.safetensors")
 TRANSFORMER = {"kind": "transformer", "embedding_size": 8, "heads": 2, "inner_size": 8, "layers": 1}
@@ -46,6 +59,9 @@ def test_a_run_leaves_a_model_its_scores_and_its_captions(config: Config, tmp_pa
     log = log_of(tmp_path / "run")
     assert [record["epoch"] for record in log] == [1, 2]
     assert {"train_loss", "CIDEr-D", "BLEU-4", "brevity_penalty"} <= log[0].keys()
+    best = max(log, key=lambda record: record["CIDEr-D"])
+    assert best["cross_entropy"] == pytest.approx(cross_entropy(folder, recipe), rel=1e-3)
+    assert best["perplexity"] == pytest.approx(math.exp(best["cross_entropy"]))
     found = json.loads((tmp_path / "run" / "results.json").read_text())
     assert [record["image_id"] for record in found] == ["6.png", "7.png"]
     _, validation, _ = read_training(recipe.data)
@@ -54,6 +70,53 @@ def test_a_run_leaves_a_model_its_scores_and_its_captions(config: Config, tmp_pa
     assert {record["caption"] for record in found} <= {
         model.caption([tmp_path / "photos" / name])[0].text for name in ("6.png", "7.png")
     }
+
+
+def cross_entropy(folder: Path, recipe: CaptioningRecipe) -> float:
+    """Nats a token of the validation captions, as the training loss measures them: in one batch."""
+    networks = load_networks(ModelFolder(folder))
+    examples = read_training(recipe.data).validation
+    pairs = [(each.source, words) for each in examples for words in each.words]
+    pixels = np.stack([networks.preprocessing.pixels(load_image(photo)) for photo, _ in pairs])
+    words = collate_captions([networks.vocabulary.encode(words) for _, words in pairs])
+    batch = CaptioningBatch(networks.encode(pixels), *words)
+    return float(CaptioningLoss(networks.decoder, ObjectiveConfig()).loss(batch)["cross_entropy"])
+
+
+def test_the_log_says_what_makes_a_run_and_what_it_costs(config: Config, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    spans = {"epochs": 1, "warmup_steps": 4, "average": 0.8}  # Three steps; the average spans five.
+    train_run(recipe_of(config, training=spans), folder)
+    first, epoch = read_log(folder)
+    assert first["step"] == 0
+    assert first["run"]["data"] == (folder / "data.sha256").read_text()
+    assert f"torch {torch.__version__}" in first["run"]["versions"]
+    assert 0 < epoch["seconds"] < epoch["total_seconds"] < 60
+    assert epoch["examples_per_second"] == pytest.approx(12 / epoch["seconds"])
+    assert 1e7 < epoch["memory"] < 1e11
+    # A run of an earlier version, which logged none of that, goes on.
+    (folder / "log.jsonl").write_text(json.dumps({"epoch": 1, "step": 3, "CIDEr-D": 0.0}) + "\n")
+    for epochs in (2, 3):
+        train_run(recipe_of(config, training={**spans, "epochs": epochs}), folder, resume=True)
+    log = read_log(folder)
+    assert ["run" in record for record in log] == [False, True, False, False]
+    assert [record["step"] for record in log] == [3, 3, 6, 9]
+
+
+@pytest.mark.parametrize(
+    ("spans", "sentences"),
+    [
+        ({}, []),
+        ({"warmup_steps": 3, "average": 0.6}, []),
+        ({"warmup_steps": 4}, ["training.warmup_steps spans 4 steps, the run has 3: lower it"]),
+        ({"average": 0.8}, ["training.average spans 5 steps, the run has 3: lower it"]),
+    ],
+)
+def test_a_warm_up_and_an_average_longer_than_the_run(
+    spans: Config, sentences: list[str], capsys: Output
+) -> None:
+    warn_of_spans(TrainingConfig(**spans), 3)
+    assert capsys.readouterr().out.splitlines() == sentences
 
 
 def test_a_config_with_a_nul_makes_a_model_that_loads(tmp_path: Path) -> None:

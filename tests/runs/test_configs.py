@@ -210,8 +210,9 @@ def test_missing_photos_or_packages_and_a_locked_folder_are_named(
     ("made_with", "changes", "sentence"),
     [
         ({}, {"training": {"batch_size": 2}}, r"training\.batch_size 4, not 2; .*--start-from"),
-        ({"training": {"schedule": "cosine"}}, {}, "with training.epochs 1, not 2; "),
-        ({"objective": {"scheduled_sampling": 0.5}}, {}, "with training.epochs 1, not 2; "),
+        ({"training": {"schedule": "cosine"}}, {}, r"epochs 1, not 2, and its schedule \(cosine"),
+        ({"objective": {"scheduled_sampling": 0.5}}, {}, r"sampling\) follows their number; give"),
+        ({"training": {"validate_every": 2}}, {}, "not 2, and only as the last was epoch 1 valid"),
     ],
 )
 def test_a_run_is_not_resumed_with_another_config(

@@ -3,11 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from run_samples import Config, ended, merged, recipe_of, start, write_config
 from samples import Output, Patch, save_photo
 
+import captioner
 from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.runs import features
@@ -15,6 +17,7 @@ from captioner.runs.features import encoder_of, extract_features
 from captioner.runs.photos import PixelRows, StoredRows, read_training
 from captioner.training.distributed import Processes
 from captioner.vision.feature_store import FeatureStore
+from captioner.vision.images import load_image
 
 
 @pytest.fixture
@@ -26,6 +29,25 @@ def config(config: Config, tmp_path: Path) -> Config:
 
 def filled(config: Config, folder: Path) -> dict[str, FeatureStore]:
     return extract_features(recipe_of(config, features={"folder": str(folder)}), Processes())
+
+
+def test_photos_without_captions_as_a_file_of_numpy(folder: Path, capsys: Output) -> None:
+    photos = folder / "photos"
+    for number, name in enumerate(("b.png", "a.png", "broken.png")):
+        save_photo(photos / name, number)
+    (photos / "broken.png").write_bytes(b"no photo")
+    command = ["features", "photos", "--out", "out.npz", "--set", "start_from=tiny-model"]
+    assert main([*command, "--set", "data.on_problem=skip"]) == 0
+    assert "2 images in out.npz\n" in capsys.readouterr().out
+    with np.load("out.npz") as found:
+        assert found["names"].tolist() == [str(Path("photos", name)) for name in ("a.png", "b.png")]
+        model = captioner.load("tiny-model", engine="torch")
+        expected = model.annotations([load_image(name) for name in found["names"]])
+        assert found["features"].shape == tuple(expected.shape)
+        np.testing.assert_allclose(found["features"], expected, rtol=2e-3, atol=2e-3)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        ["a.png", "b.png", "out.npz", "photos", "tiny-model"]
+    )
 
 
 def assert_same_rows(found: dict[str, FeatureStore], expected: dict[str, FeatureStore]) -> None:

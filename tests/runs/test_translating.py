@@ -1,6 +1,7 @@
 """Training a translator from a config, as `captioner train` does it."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,11 @@ def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) ->
     found = translator.translate([pair.source for pair in validation])
     same = sum(each.text == text for each, text in zip(found, written, strict=True))
     assert same >= 18  # The saved weights are rounded.
-    assert {"train_loss", "BLEU", "chrF", "exact match"} <= log_of(tmp_path / "split")[-1].keys()
+    record = log_of(tmp_path / "split")[-1]
+    assert {"train_loss", "BLEU", "chrF", "exact match"} <= record.keys()
+    # Hardly learned, but not worse than a token at random.
+    assert 0 < record["cross_entropy"] < math.log(40)
+    assert record["perplexity"] == pytest.approx(math.exp(record["cross_entropy"]))
 
 
 def test_files_subwords_and_one_vocabulary(tmp_path: Path, capsys: Output) -> None:

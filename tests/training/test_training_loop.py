@@ -35,7 +35,7 @@ def assert_same_run(found: Path, expected: Path) -> None:
     (position, tensors), (expected_position, expected_tensors) = map(content_of, (found, expected))
     assert position == expected_position
     torch.testing.assert_close(tensors, expected_tensors, rtol=0, atol=0)
-    assert (found / "log.jsonl").read_text() == (expected / "log.jsonl").read_text()
+    assert log_of(found) == log_of(expected)
     assert sorted(path.name for path in found.iterdir()) == ["last.safetensors", "log.jsonl"]
 
 

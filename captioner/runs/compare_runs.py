@@ -1,0 +1,58 @@
+"""Runs side by side: what differs in their configs, their best scores, their time."""
+
+import os
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+from captioner.errors import UserError
+from captioner.evaluation import CONFIDENCE, Figures
+from captioner.evaluation.score import Scorer, score_results
+from captioner.files import read_json
+from captioner.runs.caption_scores import REFERENCES, RESULTS
+from captioner.runs.run import RECIPE_FILE
+from captioner.schema import flat
+from captioner.training.run_log import LOG, read_log
+
+
+def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Figures]:
+    """Compare the runs in folders: a row each, with the fields of the configs that differ.
+
+    Scores are those of the best epoch on the validation photos, with bootstrap intervals of
+    `CONFIDENCE`; runs of translators, and of versions without `REFERENCES`, have none. minutes:
+    training and validation, of resumed runs but for the steps that were made before in an epoch.
+    against: a run to compare with by the paired bootstrap, see
+        `captioner.evaluation.corpus.compare`.
+    """
+    runs = sorted({path.parent for folder in folders for path in Path(folder).rglob(LOG)})
+    if not runs:
+        raise UserError(f"{' '.join(folders)}: no folder of a run here, which has {LOG}")
+    mappings = [read_json(run / RECIPE_FILE, "config of the run") for run in runs]
+    configs = [flat(each) if isinstance(each, dict) else {} for each in mappings]
+    names = dict.fromkeys(chain.from_iterable(configs))
+    differing = [name for name in names if len({repr(each.get(name)) for each in configs}) > 1]
+    rows = []
+    for run, config in zip(runs, configs, strict=True):
+        score = config.get("validation.score", "score")
+        best = max(read_log(run, score), key=lambda record: record[score], default={})
+        figures = {name: best.get(name) for name in ("epoch", score, "perplexity")}
+        figures["minutes"] = sum(r["total_seconds"] for r in read_log(run, "total_seconds")) / 60
+        fields = {name: f"{config.get(name)}" for name in differing}
+        rows.append({"run": f"{run}", **fields, **figures, **_intervals(run, against)})
+    columns = dict.fromkeys(chain.from_iterable(rows))
+    return [{name: row.get(name) for name in columns} for row in rows]
+
+
+def _intervals(run: Path, against: str | None) -> Figures:
+    """The metrics of a captioner's run with intervals, and its differences from another run."""
+    if not os.path.exists(run / REFERENCES):
+        return {}
+    scorer = Scorer(confidence=CONFIDENCE, against=against and Path(against, RESULTS))
+    scores = score_results(run / RESULTS, run / REFERENCES, scorer).to_dict()
+    figures: Figures = {}
+    for name in ("BLEU-4", "CIDEr-D"):
+        figures |= {name: scores[name], f"{name} 95 %": scores["intervals"][name]}
+        if against:
+            *_, difference, interval, p = scores["comparison"]["scores"][name].values()
+            figures |= {f"{name} gain": difference, f"{name} gain 95 %": interval, f"{name} p": p}
+    return figures

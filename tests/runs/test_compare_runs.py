@@ -1,0 +1,79 @@
+"""Runs side by side."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from run_samples import Config, recipe_of
+from samples import Output, Patch, log_of
+
+from captioner.cli.main import main
+from captioner.evaluation.corpus import compare, confidence_intervals
+from captioner.evaluation.score import CaptionScores, evaluate_captions
+from captioner.runs.compare_runs import compare_runs
+from captioner.runs.run import train_run
+
+REFERENCES = [[f"photo of the number {number}", "a photo of a colour"] for number in (6, 7)]
+
+
+def write_captions(folder: Path, *captions: str) -> CaptionScores:
+    """Replace the captions of a run, which has hardly learned."""
+    records = zip(("6.png", "7.png"), captions, strict=True)
+    results = [{"image_id": name, "caption": caption} for name, caption in records]
+    (folder / "results.json").write_text(json.dumps(results))
+    return evaluate_captions(captions, REFERENCES)
+
+
+def test_runs_are_compared(
+    config: Config, tmp_path: Path, monkeypatch: Patch, capsys: Output, refused: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, rate in (("b", 0.01), ("a", 2e-5)):
+        changes = {"training": {"learning_rate": rate, "epochs": 2}}
+        train_run(recipe_of(config, **changes), Path("runs", name))
+    shutil.copytree("runs/a", "runs/of an earlier version")
+    Path("runs/of an earlier version/references.json").unlink()
+    ours = write_captions(Path("runs/a"), "a photo of the number 6", "a photo of a colour")
+    theirs = write_captions(Path("runs/b"), "a photo of a dog", "two dogs")
+    first, second, old = compare_runs(["runs", "runs/a"], "runs/b")
+    assert [row["run"] for row in (first, second, old)] == [
+        str(Path("runs", name)) for name in ("a", "b", "of an earlier version")
+    ]
+    differing = [*first][1 : [*first].index("epoch")]
+    assert differing == ["training.learning_rate"]  # As it is written, not rounded.
+    assert [row["training.learning_rate"] for row in (first, second, old)] == [
+        "2e-05",
+        "0.01",
+        "2e-05",
+    ]
+    log = log_of(Path("runs/a"))
+    best = max(log, key=lambda record: record["CIDEr-D"])
+    assert (first["epoch"], first["perplexity"]) == (best["epoch"], best["perplexity"])
+    assert 0 < first["minutes"] < 1
+    intervals = confidence_intervals(ours.metrics)
+    differences = compare(ours.metrics, theirs.metrics)
+    for name in ("BLEU-4", "CIDEr-D"):
+        assert first[name] == ours.by_name()[name]
+        assert first[f"{name} 95 %"] == intervals[name]
+        assert first[f"{name} gain"] == differences[name]["difference"] > 0
+        assert first[f"{name} gain 95 %"] == differences[name]["interval"]
+        assert first[f"{name} p"] == differences[name]["p_bootstrap"]
+        assert (second[f"{name} gain"], second[f"{name} p"]) == (0.0, 1.0)
+        assert old[f"{name} 95 %"] is None
+    assert old["CIDEr-D"] == best["CIDEr-D"]
+    capsys.readouterr()
+    assert main(["runs", "runs"]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split("  ")[0] == "run"
+    assert len(lines) == 3
+    assert "gain" not in header
+    assert refused(["runs", "photos"]).endswith(
+        "photos: no folder of a run here, which has log.jsonl"
+    )
+    Path("runs/of an earlier version/config.json").write_text("[]")
+    assert compare_runs(["runs/of an earlier version"])[0]["run"]
+    results = json.loads(Path("runs/b/results.json").read_text())[:1]
+    Path("runs/b/results.json").write_text(json.dumps(results))
+    sentence = refused(["runs", "runs/a", "--against", "runs/b"])
+    assert "differ in 1, image 7.png for one, and cannot be compared" in sentence
