@@ -79,7 +79,7 @@ class GraphCaptions:
             folder = ModelFolder(self.folder.path)
             if folder.digests != self.folder.digests:
                 raise UserError(f"the graphs in {folder.files} have changed; load the model again")
-            self.graphs[threads], _ = open_graphs(folder, GRAPHS, threads)
+            self.graphs[threads] = open_graphs(folder, GRAPHS, threads)
         return replace(self, threads=threads)
 
     def encode(self, pixels: Array) -> Array:
@@ -146,7 +146,7 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
     threads = default_threads()
     with ThreadPoolExecutor(1) as builder:
         built = builder.submit(_stored_ngrams, files, len(vocabulary))
-        graphs, _ = open_graphs(folder, GRAPHS, threads)
+        graphs = open_graphs(folder, GRAPHS, threads)
         keys, table = built.result()
     with graph_errors(files):
         encoder, _, step = graphs

@@ -78,5 +78,5 @@ def open_translations(folder: ModelFolder) -> GraphTranslations:
     """The backend of a model folder with graphs."""
     config = folder.read("translator", TranslationNetworksConfig)
     source, target = load_vocabularies(folder.files, config.joint_vocabulary)
-    (start, step), _ = open_graphs(folder, [START, STEP], default_threads())
+    start, step = open_graphs(folder, [START, STEP], default_threads())
     return GraphTranslations(folder, source, target, start, step)

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
+from captioner.arrays import Array
 from captioner.backends.graph_file import STORED, external_weights
-from captioner.decoding.rules import Array, Constraints
+from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Advanced, StepChoices
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
@@ -84,10 +85,8 @@ def _limit_memory() -> None:
     onnxruntime.create_and_register_allocator(info, onnxruntime.OrtArenaCfg(limits))
 
 
-def open_graphs(
-    folder: ModelFolder, names: Sequence[str], threads: int
-) -> tuple[list[Graph], dict[str, Array] | None]:
-    """Graphs of a model folder, and its weights by name; None where graphs hold theirs.
+def open_graphs(folder: ModelFolder, names: Sequence[str], threads: int) -> list[Graph]:
+    """The graphs of a model folder.
 
     Refuses graphs that are damaged or of other weights, and what `captioner.backends.graph_file`
     refuses, with `GraphError`.
@@ -109,7 +108,7 @@ def open_graphs(
     if {graph.metadata.get(WEIGHTS_DIGEST) for graph in graphs} != {found}:
         problem = "are of other weights, or these are damaged; copy or train the model again"
         raise GraphError(f"the graphs in {files} {problem}")
-    return graphs, weights
+    return graphs
 
 
 def _values_of(

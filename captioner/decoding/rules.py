@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from captioner.arrays import Array
 from captioner.decoding.options import AnySearch
 
 ORDER = 4
@@ -19,8 +20,6 @@ hypothesis can be ranked and saved as JSON."""
 
 _MOST_ROUNDS = 1000  # Of a table, before it gets larger; half a million keys take 300.
 _CHUNK = 2**15  # Keys of a round, which a CPU's caches hold.
-
-Array = np.ndarray[Any, Any]
 
 
 class Rules(NamedTuple):
