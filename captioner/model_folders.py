@@ -39,10 +39,11 @@ from captioner.weight_files import weights_header
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 VOCABULARY = "vocabulary.json"  # A captioner's, or a translator's for both sides.
-VOCABULARIES = (VOCABULARY, "source.json", "target.json")
+SOURCE, TARGET = "source.json", "target.json"  # The vocabularies of a translator's sides.
+VOCABULARIES = (VOCABULARY, SOURCE, TARGET)
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
-NGRAMS = "ngrams.bin"  # Beside exported graphs: `ngram_table`, little-endian int64.
-FILES = (WEIGHTS, CONFIG, *VOCABULARIES, CARD, *GRAPHS, NGRAMS)
+NGRAMS_FILE = "ngrams.bin"  # Beside exported graphs: `ngram_table`, little-endian int64.
+FILES = (WEIGHTS, CONFIG, *VOCABULARIES, CARD, *GRAPHS, NGRAMS_FILE)
 """No other file is downloaded."""
 
 FAMILIES = ("blip", "vision-encoder-decoder", "git", "florence2")
@@ -103,7 +104,7 @@ def complete_folder(folder: str | os.PathLike[str]) -> Path:
 
 
 def _replace_by(saved: Path) -> None:
-    for name in (*GRAPHS, NGRAMS):
+    for name in (*GRAPHS, NGRAMS_FILE):
         if not (saved / name).exists():  # They are of the model before.
             (saved.parent / name).unlink(missing_ok=True)
     copy_model(saved, saved.parent)
@@ -264,7 +265,7 @@ class ModelFolder:
         """Refuse vocabularies, n-grams and these graphs if their digest is not the config's."""
         if not self.digests:
             return
-        listed = [name for name in (*VOCABULARIES, NGRAMS) if name in self.digests]
+        listed = [name for name in (*VOCABULARIES, NGRAMS_FILE) if name in self.digests]
         for name in (*graphs, *listed):
             if self.digests.get(name) != _digest(self.files / name):
                 problem = f"is damaged, or of another model than {CONFIG} (its digest is another)"

@@ -43,7 +43,7 @@ from captioner.decoding.rules import Constraints, Rules, ngram_table
 from captioner.decoding.search import StepChoices
 from captioner.errors import UserError
 from captioner.files import write_bytes
-from captioner.model_folders import NGRAMS, WEIGHTS, ModelFolder, copy_model, saving
+from captioner.model_folders import NGRAMS_FILE, WEIGHTS, ModelFolder, copy_model, saving
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.models.transformer import Transformer
 from captioner.text.vocabulary import Vocabulary
@@ -90,7 +90,7 @@ def captioner_graphs(model: TorchCaptions, precision: Precision = "float32") -> 
             store_weights(graph.graph, precision)
         files[name] = _content(name, graph)
     if model.ngrams is not None:
-        files[NGRAMS] = model.ngrams.cpu().numpy().astype("<i8").tobytes()
+        files[NGRAMS_FILE] = model.ngrams.cpu().numpy().astype("<i8").tobytes()
     return files
 
 

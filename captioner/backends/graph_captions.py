@@ -23,13 +23,19 @@ from captioner.backends.graphs import (
     search_inputs,
 )
 from captioner.backends.protocol import Sentence, Words
-from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
+from captioner.backends.vocabulary_search import (
+    NGRAMS,
+    all_ngrams_known,
+    caption_constraints,
+    in_words,
+    unknown_words,
+)
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import ORDER, PLACES, Constraints, ngram_keys, ngram_table
 from captioner.decoding.search import search_hypotheses
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
-from captioner.model_folders import CONFIG, GRAPHS, NGRAMS, VOCABULARY, WEIGHTS, ModelFolder
+from captioner.model_folders import CONFIG, GRAPHS, NGRAMS_FILE, VOCABULARY, WEIGHTS, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
@@ -132,7 +138,7 @@ class GraphCaptions:
         return Sentence(list(words), terms, np.stack(maps[:-1]))
 
     def unknown(self, words: Iterable[str]) -> list[str]:
-        return sorted({word for word in words if word not in self.vocabulary})
+        return unknown_words(words, self.vocabulary)
 
     def is_sentence(self, words: Sequence[str]) -> bool:
         return all_ngrams_known(words, self.vocabulary, self.ngrams)
@@ -156,14 +162,14 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
         if keys is None and table is not None and is_old:
             keys, table = table, ngram_table(table, len(vocabulary))
         if table is not None and len(table) < len(vocabulary) + PLACES:
-            raise GraphError(f"{files / NGRAMS} is damaged; export the captioner again")
+            raise GraphError(f"{files / NGRAMS_FILE} is damaged; export the captioner again")
         sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
         annotations = tuple(encoder.outputs["annotations"].shape[1:])
     expected = config.preprocessing.size, len(vocabulary), shape
     if (*sizes, annotations) != expected or rows < 1:
-        raise GraphError(f"{files}: the graphs are of another {CONFIG} or vocabulary.json")
+        raise GraphError(f"{files}: the graphs are of another {CONFIG} or {VOCABULARY}")
     if step.inputs.keys() & {_SORTED_KEYS, "ngram_table"} and table is None:
-        raise UserError(f"{files / NGRAMS} does not exist; export the captioner again")
+        raise UserError(f"{files / NGRAMS_FILE} does not exist; export the captioner again")
     return GraphCaptions(
         folder=folder,
         vocabulary=vocabulary,
@@ -178,13 +184,13 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
 
 
 def _stored_ngrams(files: Path, vocabulary_size: int) -> tuple[Array | None, Array | None]:
-    """The keys and the table of a folder's n-grams; of exported graphs the array of `NGRAMS`."""
+    """The keys and the table of a folder's n-grams; of exported graphs the table alone."""
     if os.path.isfile(files / WEIGHTS):
-        ngrams = stored_tensors(files / WEIGHTS, "np", only="ngrams").get("ngrams")  # (N, ORDER)
+        ngrams = stored_tensors(files / WEIGHTS, "np", only=NGRAMS).get(NGRAMS)  # (N, ORDER)
         if ngrams is None:
             return None, None
         keys = ngram_keys(list(ngrams.astype(np.int64).T), vocabulary_size)  # (N,)
         return keys, ngram_table(keys, vocabulary_size)
-    if os.path.isfile(files / NGRAMS):
-        return None, np.frombuffer(read_bytes(files / NGRAMS, "n-grams"), "<i8")
+    if os.path.isfile(files / NGRAMS_FILE):
+        return None, np.frombuffer(read_bytes(files / NGRAMS_FILE, "n-grams"), "<i8")
     return None, None

@@ -13,7 +13,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from captioner.arrays import Array, Values
 from captioner.backends.protocol import CaptionBackend, Sentence, Words
-from captioner.backends.vocabulary_search import all_ngrams_known, caption_constraints, in_words
+from captioner.backends.vocabulary_search import (
+    NGRAMS,
+    all_ngrams_known,
+    caption_constraints,
+    in_words,
+    unknown_words,
+)
 from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import ORDER, ngram_keys, ngram_table
@@ -31,7 +37,6 @@ from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import make_encoder
 from captioner.vision.preprocessing import Preprocessing
 
-NGRAMS = "ngrams"  # In the weights: a tensor (N, ORDER).
 _PIXEL = 2 * 64 * 4  # Bytes of a VGG's first two feature maps, the largest.
 _DECODERS: dict[str, Callable[[Any, int], CaptionDecoder]] = {
     "lstm": ShowAttendTellDecoder,
@@ -147,7 +152,7 @@ class TorchCaptions:
         ]
 
     def unknown(self, words: Iterable[str]) -> list[str]:
-        return sorted({word for word in words if word not in self.vocabulary})
+        return unknown_words(words, self.vocabulary)
 
     def is_sentence(self, words: Sequence[str]) -> bool:
         return all_ngrams_known(words, self.vocabulary, self.ngrams)

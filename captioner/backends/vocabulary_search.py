@@ -1,6 +1,6 @@
 """What the backends of our own captioners share: a vocabulary and the n-grams of people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from captioner.backends.protocol import Sentence
@@ -9,6 +9,8 @@ from captioner.decoding.rules import ORDER, Constraints, is_in_table, ngram_keys
 from captioner.decoding.search import Hypothesis
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
+
+NGRAMS = "ngrams"  # A tensor of the weights: (N, ORDER).
 
 
 def caption_constraints(search: SearchOptions, vocabulary: Vocabulary, table: Any) -> Constraints:
@@ -35,6 +37,11 @@ def _sentence(hypothesis: Hypothesis, vocabulary: Vocabulary) -> Sentence:
         score=hypothesis.score,
         cut=hypothesis.cut,
     )
+
+
+def unknown_words(words: Iterable[str], vocabulary: Vocabulary) -> list[str]:
+    """Those words, each once, that a vocabulary lacks."""
+    return sorted({word for word in words if word not in vocabulary})
 
 
 def all_ngrams_known(words: Sequence[str], vocabulary: Vocabulary, table: Any) -> bool:

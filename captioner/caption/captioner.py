@@ -140,11 +140,8 @@ class Captioner:
         if len(sources) != len(texts):
             raise UserError(f"{len(texts)} captions are given for {len(sources)} photos")
         named = [(photo_name(source), source) for source in sources]
-        explained = list(explain_photos(self, named, texts, batch_size))
-        for each in explained:
-            if isinstance(each, Failed):
-                raise UserError(each.reason)
-        return explained[0] if isinstance(captions, str) else explained
+        explained = explain_photos(self, named, texts, batch_size)
+        return shape_as_given(texts, isinstance(captions, str), explained, on_error="raise")
 
     def caption_annotations(
         self, annotations: Values, search: SearchOptions | None = None, generator: Any = None

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from captioner.backends.torch_captions import NGRAMS, load_networks, networks_of
+from captioner.backends.torch_captions import load_networks, networks_of
+from captioner.backends.vocabulary_search import NGRAMS
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
 from captioner.caption.config import ModelConfig

@@ -177,9 +177,15 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any]) -> i
 
     model = load(pinned(arguments.model), **shared.machine(arguments, arguments.sample))
     problems = Problems(arguments.on_problem)
-    data_set = arguments.format, arguments.annotations, arguments.images, arguments.split
-    size = model.preprocessing.size
-    photos, generated = read_photos(*data_set, arguments.count, size, problems)
+    photos, generated = read_photos(
+        arguments.format,
+        arguments.annotations,
+        arguments.images,
+        arguments.split,
+        arguments.count,
+        model.preprocessing.size,
+        problems,
+    )
     for sentence in problems.sentences:
         report(sentence)
     left_out: dict[str, str] = {}

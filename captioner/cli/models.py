@@ -78,8 +78,15 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         report(sentence)
     by_split = dict(zip(arguments.split, validation, strict=True))
     device = fast_device(arguments.device)
-    options = arguments.unsure_below, arguments.batch_size
-    scores = calibrate_folder(folder, training, by_split, device, *options, note=report)
+    scores = calibrate_folder(
+        folder,
+        training,
+        by_split,
+        device,
+        arguments.unsure_below,
+        arguments.batch_size,
+        note=report,
+    )
     shared.write_scores(scores, arguments.json)
     print(f"written into {folder}", flush=True)
     return 2 if len(problems) else 0

@@ -157,9 +157,15 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     problems = Problems(arguments.on_problem)
     translator = load_translator(arguments.model, **shared.machine(arguments, arguments.sample))
     search = shared.search_options(arguments, translator.search)
-    files = arguments.source, arguments.references
-    batch_size, lower_case = arguments.batch_size, arguments.lower_case
-    scores = score_translator(translator, *files, search, batch_size, lower_case, problems)
+    scores = score_translator(
+        translator,
+        arguments.source,
+        arguments.references,
+        search,
+        arguments.batch_size,
+        arguments.lower_case,
+        problems,
+    )
     for line, shortened in scores.shortened.items():
         _report_cuts(f"{arguments.source}, line {line}", shortened, search)
     return shared.write_scores(scores, arguments.json, problems=[problems])
@@ -176,8 +182,13 @@ def run_score(arguments: argparse.Namespace) -> int:
     from captioner.evaluation.translations import score_hypotheses
 
     problems = Problems(arguments.on_problem)
-    files = arguments.translations, arguments.references, arguments.source
-    scores = score_hypotheses(*files, arguments.lower_case, problems)
+    scores = score_hypotheses(
+        arguments.translations,
+        arguments.references,
+        arguments.source,
+        arguments.lower_case,
+        problems,
+    )
     return shared.write_scores(scores, arguments.json, problems=[problems])
 
 

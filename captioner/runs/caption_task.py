@@ -18,7 +18,7 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
 from captioner.files import read_text, write_json, write_text
-from captioner.model_folders import MODEL, ModelFolder
+from captioner.model_folders import MODEL, VOCABULARY, ModelFolder
 from captioner.models.caption_losses import CaptioningLoss
 from captioner.models.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
@@ -29,7 +29,7 @@ from captioner.runs.caption_scores import REFERENCES, RESULTS, CaptionReward, sc
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import encoder_of, feature_stores
 from captioner.runs.photos import PixelRows, StoredRows, read_training
-from captioner.runs.start_model import WORDS, Start
+from captioner.runs.start_model import Start
 from captioner.training.distributed import Processes
 from captioner.training.loop import Generated, Validated
 from captioner.training.optimizer import ParameterGroups
@@ -74,16 +74,21 @@ class CaptionTask:
         self.loss.to(processes.device)
         self.digest = digest_of([(e.image_id, e.captions) for e in (*self.train, *self.validation)])
         if processes.is_main:
-            networks.vocabulary.save(folder / WORDS)
+            networks.vocabulary.save(folder / VOCABULARY)
             self._compare_data(folder / DATA_DIGEST, resumed)
         workers = loading_workers(processes.device, processes.local_world_size)
         train_rows: StoredRows | PixelRows
         self.rows: StoredRows | PixelRows
         if recipe.photos_in_step:
             precision = "float32" if recipe.encoder.train else recipe.features.precision
-            encoder, augmentation = networks.encoder, recipe.augmentation
-            given = self.train, recipe.preprocessing, encoder, augmentation, precision, workers
-            train_rows = PixelRows(*given)
+            train_rows = PixelRows(
+                self.train,
+                recipe.preprocessing,
+                networks.encoder,
+                recipe.augmentation,
+                precision,
+                workers,
+            )
             self.rows = replace(train_rows, examples=self.validation)
         else:
             splits = {"train": self.train, "validation": self.validation}

@@ -34,9 +34,11 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
     rows = []
     for run, config in zip(runs, configs, strict=True):
         score = config.get("validation.score", "score")
-        best = max(read_log(run, score), key=lambda record: record[score], default={})
+        records = read_log(run)
+        scored = (record for record in records if score in record)
+        best = max(scored, key=lambda record: record[score], default={})
         figures = {name: best.get(name) for name in ("epoch", score, "perplexity")}
-        figures["minutes"] = sum(r["total_seconds"] for r in read_log(run, "total_seconds")) / 60
+        figures["minutes"] = sum(record.get("total_seconds", 0) for record in records) / 60
         fields = {name: f"{config.get(name)}" for name in differing}
         rows.append({"run": f"{run}", **fields, **figures, **_intervals(run, against)})
     columns = dict.fromkeys(chain.from_iterable(rows))

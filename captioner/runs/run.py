@@ -135,9 +135,17 @@ def train_run(
         run_validation = partial(validate, task, processes)
         validation = Validation(run_validation, recipe.validation.score, keep, before=is_started)
         optimizer = make_optimizer(task.loss, settings, task.parameter_groups)
-        trained = task.loss, task.batches, settings, folder
-        origin = origin_of(task, processes)
-        position = train(*trained, validation, resume, optimizer, processes, origin)
+        position = train(
+            task.loss,
+            task.batches,
+            settings,
+            folder,
+            validation,
+            resume,
+            optimizer,
+            processes,
+            origin_of(task, processes),
+        )
         if processes.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL

@@ -15,7 +15,7 @@ from captioner.backends.torch_captions import TorchCaptions, load_networks
 from captioner.decoding.constraints import ngrams_of_table
 from captioner.decoding.rules import ORDER, ngram_keys, ngram_table
 from captioner.errors import UserError
-from captioner.model_folders import MODEL, ModelFolder, model_folder
+from captioner.model_folders import MODEL, VOCABULARY, ModelFolder, model_folder
 from captioner.module_weights import fill
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
@@ -24,10 +24,6 @@ LEAST_KNOWN = 1 / 3
 """Captions are in another language if a model knows a smaller share of their words. The
 packaged model knows 93 to 95 % of the words of English captions (COCO, Multi30k), and 5 to 8 % of
 French and German ones."""
-
-
-WORDS = "vocabulary.json"
-"""In a run's folder."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Start:
     def vocabulary(self, captions: Sequence[Sequence[str]], minimum_count: int) -> Vocabulary:
         """The words to train on."""
         if self.run is not None:
-            return Vocabulary.load(self.run / WORDS)
+            return Vocabulary.load(self.run / VOCABULARY)
         if self.model is not None:
             return first_words(self.model.vocabulary, captions, minimum_count)
         return Vocabulary.build(captions, minimum_count)

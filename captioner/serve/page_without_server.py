@@ -19,7 +19,7 @@ from captioner.caption.config import captioner_config
 from captioner.decoding.rules import Constraints
 from captioner.errors import UserError
 from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
-from captioner.model_folders import GRAPHS, NGRAMS, WEIGHTS, ModelFolder, copy_model, saving
+from captioner.model_folders import GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder, copy_model, saving
 from captioner.render.page import DOUBTFUL, static_file, viewer_script
 from captioner.schema import to_mapping
 from captioner.weight_files import StoredTensor, weights_header
@@ -69,10 +69,10 @@ def write_page(folder: Path) -> None:
     config = captioner_config(model)
     constraints = caption_constraints(config.search, graphs.vocabulary, graphs.ngrams)
     if graphs.ngrams is not None:
-        write_bytes(folder / NGRAMS, graphs.ngrams.astype("<i8").tobytes())
+        write_bytes(folder / NGRAMS_FILE, graphs.ngrams.astype("<i8").tobytes())
     preprocessing = to_mapping(graphs.preprocessing)
     # Exported graphs hold their weights: then there is no file of them.
-    needed = (folder / name for name in (*GRAPHS, NGRAMS, WEIGHTS))
+    needed = (folder / name for name in (*GRAPHS, NGRAMS_FILE, WEIGHTS))
     files = [path for path in needed if path.is_file()]
     description = {
         "files": {path.name: path.stat().st_size for path in files},

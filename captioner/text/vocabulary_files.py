@@ -4,23 +4,22 @@ from pathlib import Path
 
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
+from captioner.model_folders import SOURCE, TARGET, VOCABULARY
 from captioner.text import SentenceVocabulary, SubwordVocabulary, WordVocabulary
-
-JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
 
 def save_vocabularies(folder: Path, source: SentenceVocabulary, target: SentenceVocabulary) -> None:
     """Write both vocabularies as JSON, atomically; the same object is written once."""
     vocabularies = {SOURCE: source, TARGET: target}
     if source is target:
-        vocabularies = {JOINT: source}
+        vocabularies = {VOCABULARY: source}
     for name, vocabulary in vocabularies.items():
         write_json(folder / name, vocabulary.to_json(), indent=None)
 
 
 def load_vocabularies(folder: Path, joint: bool) -> tuple[SentenceVocabulary, SentenceVocabulary]:
     """Read the source's and the target's vocabulary; joint ones are the same object."""
-    source = _load(folder / (JOINT if joint else SOURCE))
+    source = _load(folder / (VOCABULARY if joint else SOURCE))
     return source, source if joint else _load(folder / TARGET)
 
 

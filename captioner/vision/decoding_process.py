@@ -35,7 +35,7 @@ _PROGRAM = (
 # An idle process gives its memory back to the system (glibc).
 _ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_ARENA_MAX": "1"}
 
-Message = dict[str, Any]  # As JSON: what is asked for, or answered.
+Message = dict[str, Any]  # A request or an answer, as JSON.
 Answer = tuple[Message, bytes]  # With a photo's pixels.
 
 

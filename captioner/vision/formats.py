@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Readable(Protocol):
-    """A photo that is no file of its own, such as a `ShardMember`."""
+    """A photo inside another file, such as a `ShardMember` in its shard."""
 
     def read(self) -> bytes:
         """The photo's file."""
