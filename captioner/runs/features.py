@@ -2,11 +2,11 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -185,11 +185,14 @@ def save_photo_features(photos: str, changes: Sequence[str], processes: Processe
     path = (recipe.features.folder or Path("features")).with_suffix(".npz")
     examples = [Example(f"{photo}", photo) for photo in photo_files([photos])]
     encoder = encoder_of(recipe.encoder).to(processes.device)
-    with TemporaryDirectory(dir=path.parent) as folder:
-        recipe = recipe.replace(features=recipe.features.replace(folder=Path(folder)))
-        store = feature_stores(recipe, encoder, {"photos": examples}, processes)["photos"]
-        rows = StoredRows(store).readable
-        names = np.array(store.record.images)[rows]
-        with atomic_path(path) as temporary:
-            np.savez(temporary, features=store.read(rows, torch.float16), names=names)
+    folder = Path(f"{path}.store")  # Of all processes; a run that was stopped goes on with it.
+    recipe = recipe.replace(features=recipe.features.replace(folder=folder))
+    store = feature_stores(recipe, encoder, {"photos": examples}, processes)["photos"]
+    if not processes.is_main:
+        return
+    rows = StoredRows(store).readable
+    names = np.array(store.record.images)[rows]
+    with atomic_path(path) as temporary:
+        np.savez(temporary, features=store.read(rows, torch.float16), names=names)
+    shutil.rmtree(folder)
     print(f"{counted(len(rows), 'image')} in {path}")

@@ -50,6 +50,22 @@ def test_photos_without_captions_as_a_file_of_numpy(folder: Path, capsys: Output
     )
 
 
+@pytest.mark.slow
+def test_two_processes_write_one_file_of_numpy(folder: Path) -> None:
+    for number in range(3):
+        save_photo(folder / "photos" / f"{number}.png", number)
+    options = ["--set", "start_from=tiny-model", "--set", "features.batch_size=2"]
+    for processes in (1, 2):
+        command = ["features", "photos", "--out", f"{processes}.npz", *options]
+        code, output, errors = ended(start(*command, processes=processes))
+        assert code == 0, errors[-3000:]
+        assert output.count("3 images in") == 1
+    with np.load("1.npz") as one, np.load("2.npz") as two:
+        assert two["names"].tolist() == one["names"].tolist()
+        np.testing.assert_allclose(two["features"], one["features"], rtol=2e-3, atol=2e-3)
+    assert not list(folder.glob("*.store"))
+
+
 def assert_same_rows(found: dict[str, FeatureStore], expected: dict[str, FeatureStore]) -> None:
     for name, store in expected.items():
         rows = range(store.record.rows)
