@@ -199,7 +199,7 @@ class Outputs:
             record["files"] = all_written
         if error:
             record["error"] = error
-        if digest := photo_digest(name):
+        if self._options.tables and (digest := photo_digest(name)):
             record["photo_digest"] = digest
         state = self._state_read(item)
         if not state or "embed" in written:
