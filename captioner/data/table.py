@@ -107,7 +107,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     one of its `photo_descriptions`; what captioner wrote counts if `problems.by_captioner` says so.
     Folders named by splits are these splits if all photos with captions lie in them.
     """
-    photos = photo_files([folder], note=problems.notes.append)
+    photos = photo_files([folder], note=problems.notes.append, taken=PHOTO_SUFFIXES)
     found, left_out = _rows_of_tables(photos, folder, problems)
     names = cache(spellings)
     labels: list[Path] = []

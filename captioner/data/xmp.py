@@ -26,8 +26,9 @@ _NAMESPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "dc": "http://purl.org/dc/elements/1.1/",
     "captioner": "captioner:ns/1.0/",
+    "photoshop": "http://ns.adobe.com/photoshop/1.0/",
 }
-_RDF, _DC, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
+_RDF, _DC, _OWN, _PHOTOSHOP = (f"{{{uri}}}" for uri in _NAMESPACES.values())
 # `captioner` holds copies of what captioner wrote, to know it again, and of what it replaced.
 _ITEM = f"{_RDF}li"
 
@@ -137,6 +138,18 @@ class XmpPacket:
         confidence.text = f"{description.confidence:.2f}" if is_sure and not is_described else ""
         _remove_if_empty(confidence)
         return Merged(keywords, replaced, is_taken_out)
+
+    def set_extension(self, suffix: str) -> None:
+        """Set the suffix of the file that a sidecar is of; "" removes it."""
+        extension = self._property(f"{_PHOTOSHOP}SidecarForExtension")
+        extension.text = suffix
+        _remove_if_empty(extension)
+
+    def is_own(self) -> bool:
+        """Whether captioner wrote all that is there, which is taken out."""
+        self.merge(Description("", (), keywords_only=True))
+        self.set_extension("")
+        return not _text(self._rdf)
 
     def keep_copy(self, place: str, text: str) -> None:
         """Keep words that are replaced in IPTC, without control characters. place: their tag."""
@@ -291,7 +304,7 @@ def spellings(folder: Path) -> Mapping[str, Sequence[str]]:
     names: defaultdict[str, list[str]] = defaultdict(list)
     with suppress(OSError, ValueError):
         for name in sorted(os.listdir(folder)):
-            names[_folded(name)].append(name)
+            names[folded(name)].append(name)
     return names
 
 
@@ -303,10 +316,10 @@ def sidecars(photo: Path, names: Spellings = spellings) -> list[list[Path]]:
     names: those of a folder; for many photos, a cache of `spellings`.
     """
     listed = names(photo.parent)
-    is_alone = len(listed.get(_folded(photo.name), ())) < 2  # Else case tells photos apart.
+    is_alone = len(listed.get(folded(photo.name), ())) < 2  # Else case tells photos apart.
     places = []
     for exact in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
-        alike = map(exact.with_name, listed.get(_folded(exact.name), ()))
+        alike = map(exact.with_name, listed.get(folded(exact.name), ()))
         found = [path for path in alike if is_alone or path.stem == exact.stem]
         places.append([*dict.fromkeys([exact, *found])])
     return [[path for path in places[0] if not _is_of_other(path, photo)], places[1]]
@@ -345,7 +358,8 @@ def words_of_person(photo: Path, names: Spellings = spellings) -> str:
     return next((text for _, text, is_own in described if not is_own), "")
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """A name as file systems that ignore case compare it."""
     return unicodedata.normalize("NFC", name).lower()
 
 

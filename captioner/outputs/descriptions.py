@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import Caption
-from captioner.data.xmp import Description, read_sidecar, sidecars, spellings, words_of_person
+from captioner.data.xmp import (
+    Description,
+    folded,
+    read_sidecar,
+    sidecars,
+    spellings,
+    words_of_person,
+)
 from captioner.errors import UserError, counted, on_a_line
 from captioner.model_folders import DEMO_PHOTO
 from captioner.outputs.embedding import TEMPORARY, Embedder
@@ -21,6 +28,7 @@ from captioner.outputs.lines import formatted_caption
 from captioner.outputs.options import OutputOptions
 from captioner.text.languages import ENGLISH, is_noun
 from captioner.vision.images import ImageSource, Report, ignore
+from captioner.vision.raw import RAW_SUFFIXES
 
 _OPTION = "--overwrite-descriptions"
 SHARED = "the file beside it would be of another photo, too, and was not written"
@@ -121,18 +129,26 @@ class Descriptions:
         """A photo and the files beside it, with their options.
 
         Lightroom reads `photo.xmp`, the name in Adobe's XMP Specification Part 3, which is written
-        unless there is a `photo.jpg.xmp` alone, or it is a raw file's; digiKam and darktable read
-        `photo.jpg.xmp`.
+        unless there is a `photo.jpg.xmp` alone, or it is a raw file's, such as of the `photo.nef`
+        beside it; digiKam and darktable read `photo.jpg.xmp`.
         """
         path = Path(photo)
         if self._options.embed:
             yield "embed", path
         if self._options.xmp:
             short, long = sidecars(path, self._names)
-            places = [*short, *long] if self._options.xmp == "lightroom" else long
+            is_of_other = self._raw_suffix(path) not in ("", path.suffix.lower())
+            is_long = self._options.xmp != "lightroom" or is_of_other
+            places = long if is_long else [*short, *long]
             yield "xmp", next(filter(os.path.exists, places), places[0])
         if self._options.text:
             yield "text", files.existing_path(path.with_suffix(".txt"))
+
+    def _raw_suffix(self, path: Path) -> str:
+        """The suffix of a raw file of this name, whose is `photo.xmp`; "" without one."""
+        names = self._names(path.parent)
+        found = (suffix for suffix in sorted(RAW_SUFFIXES) if folded(path.stem + suffix) in names)
+        return next(found, "")
 
     def _description(self, caption: Caption, by_person: bool) -> Description:
         # Keywords are English nouns; doubt is one, for photo managers to search by.
@@ -160,6 +176,8 @@ class Descriptions:
             merged = self._embedder.embed(path, description, self._options.dry_run)
         else:
             packet = read_sidecar(path)
+            if not os.path.lexists(path):
+                packet.set_extension(self._raw_suffix(path)[1:].upper())
             merged = packet.merge(description)
             self._replace(path, packet.as_file())
         if merged.is_taken_out and not description.keywords_only:

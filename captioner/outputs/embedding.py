@@ -23,6 +23,7 @@ from captioner.data.inside_photos import (
 from captioner.data.xmp import Description, Merged, XmpPacket
 from captioner.errors import UserError
 from captioner.vision.images import Report, load_image, opened
+from captioner.vision.raw import is_raw
 
 _WHOLE = "_exiftool_tmp"
 """What exiftool adds to the name of a photo for the file that it copies over it."""
@@ -49,6 +50,8 @@ class Embedder:
         is_dry: do all but replace the photo.
         """
         path = Path(os.path.realpath(photo))
+        if is_raw(path):
+            raise UserError(f"{photo} is a raw file, into which nothing is written: use --xmp")
         packets, _ = read_inside(path)
         with opened(path) as image:
             iptc = iptc_of(image) if image.format in _WITH_IPTC else None

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections import defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
@@ -11,12 +11,15 @@ from typing import IO
 
 from captioner import files
 from captioner.errors import UserError, counted
+from captioner.outputs.library import move_record, moved_photos, remove_own_sidecar
 from captioner.outputs.options import PLACES, OutputOptions
-from captioner.outputs.records import SAVED, Record, is_by_person, is_unchanged
+from captioner.outputs.records import SAVED, Record, is_by_person
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, Report
 
 NameOf = Callable[[Record], str]
+Revise = Callable[[Record], bool]
+Records = Iterator[Record]
 
 _LONGEST_LINE = 2**26  # Bytes; a file of zeros would fill the memory.
 _BEGINNING = b'{"image": '  # Of a line.
@@ -40,9 +43,10 @@ class JsonLines:
         """Append a record."""
         self._append(files.json_text(record, indent=None))
 
-    def resume(self, photos: Mapping[str, ImageSource], origin: Record) -> Iterator[Record]:
+    def resume(self, photos: Mapping[str, ImageSource], origin: Record) -> Records:
         """The record of each photo, but for failures; those by people are marked.
 
+        Those of photos that are gone follow new photos of the same digest, or --prune drops them.
         Reports photos that are gone, and lines without a record, which are moved to another file.
         All records stay in the file until new ones replace them: a killed run loses none. A missing
         file is made: a run that is killed before its first record can be resumed.
@@ -51,19 +55,39 @@ class JsonLines:
             if not os.path.exists(self._path):
                 self._append("")
             return
+        name_of = self._names(photos, origin)
+        records = (record for _, _, record in self._lines() if record)
+        digests = {name_of(record): record.get("photo_digest", "") for record in records}
+        absent = {name: digests[name] for name in digests if self._is_gone(name, photos)}
+        is_dry = self._options.dry_run
+        moved = moved_photos(absent, [] if is_dry else sorted(photos.keys() - digests))
+        stale = absent if self._options.prune and not is_dry else {}
+        changes = Counter[str]()
+
+        def revise(record: Record) -> bool:
+            if new_name := moved.get(record["image"]):
+                changes["moved record"] += 1
+                move_record(record, new_name)
+            is_stale = record["image"] in stale and not is_by_person(record)
+            if is_stale:
+                changes.update({"pruned record": 1, "pruned sidecar": remove_own_sidecar(record)})
+            return not is_stale
+
         gone: dict[str, int] = {}
         undigested = 0
-        for record in self._rewrite(self._names(photos, origin)):
+        for record in self._rewrite(name_of, revise):
             photo = record["image"]
             if "error" in record and "by" not in record:
                 continue
             undigested += "digest" not in record
-            if photo not in photos and not any(map(_exists, (photo, self._from_table(photo)))):
+            if photo in absent:
                 gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
             yield record
         if undigested:
             old = f"{counted(undigested, 'record')} of an older version"
             self._report(f"{self._path} keeps {old}, without a digest of weights")
+        for what, number in changes.items():
+            self._report(f"{self._path}: {counted(number, what)}")
         if gone:
             count = counted(len(gone), "record")
             files_left = counted(sum(gone.values()), "file")
@@ -77,10 +101,11 @@ class JsonLines:
         if self.is_resumed:
             deque(self._rewrite(), maxlen=0)
 
-    def _rewrite(self, name_of: NameOf = itemgetter("image")) -> Iterator[Record]:
+    def _rewrite(self, name_of: NameOf = itemgetter("image"), revise: Revise = bool) -> Records:
         """Write the file anew: each photo's last record, which is yielded, or else a person's.
 
-        name_of: gives the name that a record's photo gets, or refuses the record.
+        name_of: gives the name that a record's photo gets, or refuses the record. revise: changes
+            the record with that name; returns whether it stays.
         """
         last: dict[str, tuple[bool, int]] = {}
         number = 0
@@ -102,6 +127,8 @@ class JsonLines:
                         left_out.write(line.removesuffix(b"\n") + b"\n")
                 elif number in kept:
                     record["image"] = name_of(record)
+                    if not revise(record):
+                        continue
                     if is_by_person(record) and record.get("by") != "person":
                         record["by"] = "person"
                         for option in PLACES:  # Which have the words before.
@@ -132,14 +159,11 @@ class JsonLines:
             )
 
     def _names(self, photos: Mapping[str, ImageSource], origin: Record) -> NameOf:
-        """Finds a record's photo also by another spelling, or from another working folder.
+        """Finds a record's photo also by another spelling, or from the table's folder.
 
         Refuses a caption of another origin.
         """
-        by_path, by_file = {}, defaultdict(list)
-        for photo in photos:
-            by_path[files.real_path(photo)] = photo
-            by_file[os.path.basename(photo)].append(photo)
+        by_path = {files.real_path(photo): photo for photo in photos}
 
         def name_of(record: Record) -> str:
             name: str = record["image"]
@@ -149,15 +173,12 @@ class JsonLines:
                 return name
             if _exists(name):
                 return by_path.get(files.real_path(name), name)
-            if found := by_path.get(files.real_path(self._from_table(name))):
-                return found
-            moved = [
-                photo for photo in by_file[os.path.basename(name)] if is_same_path(name, photo)
-            ]
-            moved = [photo for photo in moved if is_unchanged(photos[photo], record)]
-            return moved[0] if len(moved) == 1 else name
+            return by_path.get(files.real_path(self._from_table(name)), name)
 
         return name_of
+
+    def _is_gone(self, name: str, photos: Mapping[str, ImageSource]) -> bool:
+        return name not in photos and not any(map(_exists, (name, self._from_table(name))))
 
     def _from_table(self, path: str) -> str:
         """A path as from the folder of the table."""

@@ -54,6 +54,7 @@ class OutputOptions(Config):
     csv_for: Literal["excel"] | None = _text("PROGRAM", "excel: tabs and UTF-16, for any language")
     resume: bool = _switch("keep what --jsonl has of unchanged photos, or --text alone")
     resume_any: bool = _switch("the same for captions of any model, language and search")
+    prune: bool = _switch("resume, and drop records and own sidecars of photos that are gone")
     overwrite: bool = _switch("replace tables and drawings that are there already")
     overwrite_descriptions: bool = _switch("replace people's words, of which copies are kept")
     overlay: Text | None = _text("PATH", "draw a panel a word: a picture, or a folder for many")
@@ -73,7 +74,7 @@ class OutputOptions(Config):
         if tables.count("-") > 1 or "-" in others:
             raise UserError("standard output takes one of --json, --jsonl and --csv, nothing else")
         is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
-        if self.resumes and self.jsonl in (None, "-") and not is_text_alone:
+        if self.resumes and self.jsonl in (None, "-") and (self.prune or not is_text_alone):
             raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
         of_descriptions = (self.min_confidence, self.overwrite_descriptions, self.dry_run)
         if any(of_descriptions) and not self.describes_photos:
@@ -95,7 +96,7 @@ class OutputOptions(Config):
     @property
     def resumes(self) -> bool:
         """Whether captions of an earlier run are kept."""
-        return self.resume or self.resume_any
+        return self.resume or self.resume_any or self.prune
 
     @property
     def describes_photos(self) -> bool:

@@ -33,6 +33,7 @@ from captioner.outputs.records import (
 from captioner.render.page import PageItem, save_html
 from captioner.tables import AddRows, parquet_table, pyarrow_library
 from captioner.text.tokenizer import tokenize
+from captioner.vision.digest import photo_digest
 from captioner.vision.images import ImageSource, Report
 from captioner.vision.shards import ShardMember, source_status
 
@@ -198,6 +199,8 @@ class Outputs:
             record["files"] = all_written
         if error:
             record["error"] = error
+        if self._options.tables and (digest := photo_digest(name)):
+            record["photo_digest"] = digest
         state = self._state_read(item)
         if not state or "embed" in written:
             state = file_state(source_status(self._photos.get(name, name)))

@@ -20,7 +20,8 @@ from captioner.tables import csv_text
 from captioner.vision.shards import source_status
 
 Record = dict[str, Any]
-"""A photo's `image`, `Caption.to_dict`, `files`, `origin_of`, `file_state`, or `error`."""
+"""A photo's `image`, `photo_digest`, `Caption.to_dict`, `files`, `origin_of`, `file_state`, or
+`error`."""
 
 _Name = Annotated[Text, Field(min_length=1)]
 
@@ -52,6 +53,7 @@ class _Saved(_OfCaption, _OfPhoto, total=False):
     """The fields of a record that are read again; others are kept."""
 
     image: Required[_Name]
+    photo_digest: Text
     alternatives: list[_OfCaption]
     original: _OfCaption | None
     files: dict[str, Text]

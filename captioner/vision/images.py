@@ -4,8 +4,9 @@ import glob
 import json
 import os
 import re
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from captioner.vision.formats import load_here
 from captioner.vision.formats import opened as opened
 from captioner.vision.formats import original_size as original_size
 from captioner.vision.formats import photo_name as photo_name
+from captioner.vision.raw import RAW_SUFFIXES, is_raw, raw_preview
 
 _NAMES = json.loads(Path(__file__).with_name("file_names.json").read_text(encoding="utf-8"))
 """In lower case: suffixes of photos, of what is left out, and names of leftovers, as expressions.
@@ -53,7 +55,8 @@ def load_image(
     """Load a photo upright, in RGB, as a new image without metadata.
 
     Puts transparent images on white, scales greys of more than 8 bits and floats to 8 bits (see
-    `_scaled`), and takes the first frame of an animation (the current one of a Pillow image).
+    `_scaled`), and takes the first frame of an animation (the current one of a Pillow image), and
+    the largest preview in a raw file.
 
     Large or slow photos are decoded in another process, limited in time and memory: `DecodingPool`.
 
@@ -64,6 +67,8 @@ def load_image(
     decoding_seconds: limit for another process; 20 by default.
     """
     shown_name = photo_name(source) if name is None else name
+    if isinstance(source, (str, os.PathLike)) and is_raw(source) and os.path.isfile(source):
+        source = raw_preview(os.fspath(source), shown_name)
     elsewhere = partial(_in_process, decoding_seconds)
     return load_here(source, shown_name, maximum_pixels, sufficient_side, elsewhere=elsewhere)
 
@@ -95,14 +100,18 @@ def local_path(path: str) -> str:
 
 
 def photo_files(
-    paths: Iterable[str | os.PathLike[str]], report: Report = refuse, note: Report = ignore
+    paths: Iterable[str | os.PathLike[str]],
+    report: Report = refuse,
+    note: Report = ignore,
+    taken: Set[str] = PHOTO_SUFFIXES | RAW_SUFFIXES,
 ) -> list[Path]:
     """The image files that files, folders and patterns (`**/*.jpg`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
-    in `PHOTO_SUFFIXES`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
+    in `taken`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
     Other paths are returned, also those that do not exist. note: takes a sentence that counts the
-    raw files, videos and other pictures left out.
+    raw files, videos and other pictures left out. taken: lower-case suffixes; those of raw
+    files count if exiftool is there.
     """
     images: list[Path] = []
     for path in paths:
@@ -118,24 +127,25 @@ def photo_files(
             if not matches:
                 report(f"{typed} matches no file")
         for match in map(existing_path, map(Path, matches)):
-            images += _photos_below(match, report, note) if os.path.isdir(match) else [match]
+            images += _photos_below(match, report, note, taken) if os.path.isdir(match) else [match]
     return images
 
 
-def _photos_below(folder: Path, report: Report, note: Report) -> list[Path]:
+def _photos_below(folder: Path, report: Report, note: Report, taken: Set[str]) -> list[Path]:
     def is_shown(name: str) -> bool:
         return not name.startswith(".") and not is_leftover(name)
 
     images: list[Path] = []
     errors: list[OSError] = []
     left_out: Counter[str] = Counter()
+    readable = taken if shutil.which("exiftool") else taken - RAW_SUFFIXES
     for parent, folders, files in os.walk(folder, onerror=errors.append):
         folders[:] = filter(is_shown, folders)
         for inside in filter(Path.is_symlink, (Path(parent, name) for name in folders)):
             report(f"folder {inside} is a symbolic link and was not entered")
         for path in (Path(parent, name) for name in files if is_shown(name)):
             suffix = path.suffix.lower()
-            if suffix in PHOTO_SUFFIXES:
+            if suffix in readable:
                 images.append(path)
             elif suffix in _LEFT_OUT:
                 left_out[_LEFT_OUT[suffix]] += 1
@@ -145,6 +155,8 @@ def _photos_below(folder: Path, report: Report, note: Report) -> list[Path]:
     for error in errors:
         report(f"cannot read folder {error.filename}: {error.strerror or error}")
     listed = ", ".join(counted(count, kind) for kind, count in sorted(left_out.items()))
+    if readable != taken and left_out["raw file"]:
+        listed += " (exiftool would read raw files)"
     if not images and not errors:
         report(f"folder {folder} holds no images{f', but {listed}' if listed else ''}")
     elif listed:

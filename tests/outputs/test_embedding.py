@@ -20,6 +20,7 @@ from captioner.cli.main import main
 from captioner.data.xmp import Description, XmpPacket, words_of_person
 from captioner.errors import UserError
 from captioner.outputs.embedding import Embedder
+from captioner.vision.digest import photo_digest
 
 DOG = Description("ein Hund & eine Bö", ["dog", "not sure"], "de", 0.42)
 CAT = Description("a cat", ["cat"])
@@ -50,9 +51,10 @@ def pixels(path: Path) -> Any:
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif", "heic"])
 def test_photos_get_xmp_and_iptc_alone(suffix: str, tmp_path: Path, embedder: Embedder) -> None:
     photo = save_noise(tmp_path / f"the photo.{suffix}")
-    before = pixels(photo)
+    before, digest = pixels(photo), photo_digest(str(photo))
     for description in (DOG, CAT, DOG, DOG):  # What captioner wrote is replaced.
         embedder.embed(photo, description)
+        assert photo_digest(str(photo)) == digest != ""
         assert (pixels(photo) == before).all()
         assert photo.stat().st_mtime == 1e9
     assert list(tmp_path.iterdir()) == [photo]
@@ -259,6 +261,7 @@ KILLED = """
 import os, shutil, sys
 from pathlib import Path
 from captioner.outputs.embedding import Embedder
+from captioner.vision.digest import photo_digest
 from captioner.data.xmp import Description
 
 def torn_copy(source, target):
