@@ -88,27 +88,25 @@ class BeamSearch:
 class Sampling:
     """Draws each next token from the model's distribution.
 
-    generator: the source of randomness. width: independent samples of a source.
-    temperature: divides the logits; below 1 sharpens, above 1 flattens.
-    top_k: keeps the k most probable tokens; 0 keeps all.
-    top_p: keeps the fewest tokens whose probabilities sum to at least p (Holtzman et al. 2020,
-        *The Curious Case of Neural Text Degeneration*, equation 2).
+    search: `n_best` is the number of independent samples of a source. `temperature` divides the
+        logits. `top_k` keeps the k most probable tokens, 0 all; `top_p` the fewest whose
+        probabilities sum to at least p (Holtzman et al. 2020, *The Curious Case of Neural Text
+        Degeneration*, equation 2).
+    generator: the source of randomness.
     """
 
+    search: AnySearch
     generator: torch.Generator
-    width: int = 1
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
     drops_finished: ClassVar[bool] = False
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
-        """Like `BeamSearch.choose`, but samples; the first step copies one row `width` times."""
+        """Like `BeamSearch.choose`, but samples; the first step copies one row `n_best` times."""
         batch_size, rows, _ = steps.shape
+        width = self.search.n_best
         parents = torch.arange(rows, device=steps.device).expand(batch_size, rows)  # (B, K)
-        if rows < self.width:
-            parents = parents.new_zeros(batch_size, self.width)
-            steps = steps.expand(-1, self.width, -1)  # (B, width, V)
+        if rows < width:
+            parents = parents.new_zeros(batch_size, width)
+            steps = steps.expand(-1, width, -1)  # (B, width, V)
         tokens = sample(self.distribution(steps), self.generator)
         return Choice(
             parents=parents,
@@ -121,18 +119,19 @@ class Sampling:
         """Log-probabilities (..., V) -> the probabilities (..., V) of the draw."""
         steps = steps.float()
         limits = torch.finfo(steps.dtype)
-        temperature = min(max(self.temperature, limits.tiny), limits.max)
+        temperature = min(max(self.search.temperature, limits.tiny), limits.max)
         logits = (steps - steps.amax(dim=-1, keepdim=True)) / temperature  # 0 at the highest
         size = logits.shape[-1]
-        count = min(self.top_k, size) or size  # k
-        if count == size and self.top_p == 1:
+        top_p = self.search.top_p
+        count = min(self.search.top_k, size) or size  # k
+        if count == size and top_p == 1:
             return torch.softmax(logits, dim=-1)
         ordered, order = logits.topk(count, dim=-1)  # (..., k)
         probabilities = torch.softmax(ordered, dim=-1)  # (..., k), falling
-        if self.top_p < 1:
+        if top_p < 1:
             before = probabilities.cumsum(dim=-1).roll(1, dims=-1)  # mass ahead of each token
             before[..., 0] = -1.0  # The first is kept, also at a p that float32 rounds to 0.
-            probabilities = probabilities.masked_fill(before >= self.top_p, 0.0)
+            probabilities = probabilities.masked_fill(before >= top_p, 0.0)
         probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
         return torch.zeros_like(logits).scatter_(-1, order, probabilities)
 
@@ -142,15 +141,9 @@ Strategy = BeamSearch | Sampling
 
 def make_strategy(search: AnySearch, generator: torch.Generator | None = None) -> Strategy:
     """The strategy of a search. generator: for sampling; by default a new one."""
-    if not search.sample:
-        return BeamSearch(search.beam)
-    return Sampling(
-        generator or make_generator(search),
-        width=search.n_best,
-        temperature=search.temperature,
-        top_k=search.top_k,
-        top_p=search.top_p,
-    )
+    if search.sample:
+        return Sampling(search, generator or make_generator(search))
+    return BeamSearch(search.beam)
 
 
 def make_generator(search: AnySearch, device: torch.device | str = "cpu") -> torch.Generator:
@@ -310,7 +303,7 @@ def decode(
     keep_attention: collect attention maps, which takes time; a coverage penalty needs them.
 
     Returns the hypotheses of each of the B sources, best score first but cut ones last: at least
-    one, at most `strategy.width`. A source decodes alike alone and in a batch, up to rounding,
+    one, at most the strategy's width. A source decodes alike alone and in a batch, up to rounding,
     except by sampling, where one generator serves the batch.
     """
     constraints = constraints or Constraints()

@@ -79,6 +79,7 @@ EMPTY = changed("karpathy", "images", sentences=[{"raw": " . "}])
 UNSAID = changed("karpathy", "images", sentences=[{}])
 DAMAGED = f"a.jpg#0\t \na.jpg#2 no tab\na.jpg\tnone\na#x\tx\na.jpg#{'9' * 5000}\tx\n #1\tx"
 OUTLINE = "annotation 1 in instance .* neither polygons, .*nor run lengths that"
+TWICE = "image,Caption,caption\na.jpg,One,Two\n"
 ADDRESSES = "url,text\nhttps://example.org/1.jpg,One\n"
 THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
 
@@ -111,18 +112,9 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
         ("table", "t.json", "{}", "is not a list of rows"),
         ("table", "t.csv", ADDRESSES, "address, such as https://example.org/1.jpg; photos are"),
         ("table", "t.xlsx", "PK", r"table .*t\.xlsx has no column \"image\""),
-        (
-            "instances",
-            "i.json",
-            changed("instances", "images", height=0),
-            "should be greater than or equal to 1, found 0",
-        ),
-        (
-            "instances",
-            "i.json",
-            changed("instances", "images", width=10**9),
-            "less than or equal to 20000",
-        ),
+        ("table", "t.csv", TWICE, r't\.csv has two columns "caption"; rename one'),
+        ("instances", "i.json", changed("instances", "images", height=0), "equal to 1, found 0"),
+        ("instances", "i.json", changed("instances", "images", width=10**9), "equal to 20000"),
         ("instances", "i.json", changed("instances", "annotations", image_id=3), "of image 3"),
         ("instances", "i.json", changed("instances", "annotations", category_id=3), "category 3"),
         *(

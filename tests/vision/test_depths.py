@@ -1,13 +1,12 @@
 """Photos of every depth and colour space against values worked out by hand, or refused."""
 
-import io
 import struct
 import zlib
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from photo_samples import chunk
 
 from captioner.errors import UserError
 from captioner.vision.images import load_image
@@ -54,11 +53,6 @@ def packed(row: Array, bits: int, order: str) -> bytes:
 
 
 def png(values: Array, bits: int, space: str) -> bytes:
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        )
-
     kind = {"grey": 0, "RGB": 2, "grey+alpha": 4, "RGBA": 6}[space]
     head = struct.pack(">IIBBBBB", values.shape[1], values.shape[0], bits, kind, 0, 0, 0)
     rows = b"".join(b"\0" + packed(row, bits, ">") for row in values)
@@ -87,40 +81,7 @@ def pnm(values: Array, bits: int, space: str) -> bytes:
     return head.encode() + values.astype(">u2" if bits > 8 else "u1").tobytes()
 
 
-def jpeg_2000(values: Array, bits: int, space: str) -> bytes:
-    """A lossless codestream: the packets of greys of 16 bits, one a channel, joined."""
-    packets = b""
-    for channel in np.moveaxis(values, 2, 0):
-        file = io.BytesIO()
-        grey = Image.fromarray((channel + 2**15 - 2 ** (bits - 1)).astype(np.uint16))
-        grey.save(file, "JPEG2000", no_jp2=True, num_resolutions=1)
-        stream = file.getvalue()
-        packets += stream[stream.index(b"\xff\x93") + 2 : -2]
-    count, tile = values.shape[2], stream.index(b"\xff\x90")  # ISO/IEC 15444-1, annex A.
-    size = b"\xff\x51" + struct.pack(">H", 38 + 3 * count) + stream[6:40]
-    size += struct.pack(">H", count) + bytes([bits - 1, 1, 1]) * count
-    part = (
-        stream[tile : tile + 6]
-        + struct.pack(">I", 14 + len(packets))
-        + stream[tile + 10 : tile + 12]
-    )
-    return b"\xff\x4f" + size + stream[45:tile] + part + b"\xff\x93" + packets + b"\xff\xd9"
-
-
-def jp2(values: Array, bits: int, space: str) -> bytes:
-    """A file of JPEG 2000, which names the colour space."""
-
-    def box(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", 8 + len(data)) + name + data
-
-    shape = struct.pack(">IIH4B", *values.shape, bits - 1, 7, 0, 0)
-    colours = b"\1\0\0" + struct.pack(">I", {"CMYK": 12, "RGB": 16, "grey": 17}[space])
-    head = box(b"jp2h", box(b"ihdr", shape) + box(b"colr", colours))
-    start = box(b"jP  ", b"\r\n\x87\n") + box(b"ftyp", b"jp2 \0\0\0\0jp2 ")
-    return start + head + box(b"jp2c", jpeg_2000(values, bits, space))
-
-
-WRITERS = {"PNG": png, "TIFF": tiff, "PNM": pnm, "JPEG 2000": jpeg_2000, "JP2": jp2}
+WRITERS = {"PNG": png, "TIFF": tiff, "PNM": pnm}
 ALL = (1, 2, 4, 8, 10, 12, 16)
 # The depths that are read right; the others of `ALL` are refused.
 READ = {
@@ -136,17 +97,6 @@ READ = {
     ("TIFF", "CMYK"): (8, 16),
     ("PNM", "grey"): ALL,
     ("PNM", "RGB"): ALL,
-    ("JPEG 2000", "grey"): ALL,
-    ("JPEG 2000", "grey+alpha"): (1, 2, 4, 8),
-    ("JPEG 2000", "RGB"): (1, 2, 4, 8),
-    ("JPEG 2000", "RGBA"): (1, 2, 4, 8),
-    ("JP2", "grey"): ALL,
-    ("JP2", "RGB"): (1, 2, 4, 8),
-    ("JP2", "CMYK"): (1, 2, 4, 8),
-}
-REFUSALS = {
-    "TIFF": "a is not an image that can be read (",
-    "JPEG 2000": "a is JPEG 2000 of more than 8 bits a colour, which is not read: save it as PNG",
 }
 ROWS = [(*row, bits) for row in READ for bits in ALL if row[0] != "PNG" or bits in READ[row]]
 
@@ -159,6 +109,5 @@ def test_every_depth_is_read_right_or_refused(kind: str, space: str, bits: int) 
         difference = np.abs(np.array(load_image(content), float) - shown(values, bits, space))
         assert difference.max() <= 1, f"column {difference.max(axis=(0, 2)).argmax()}"
     else:
-        with pytest.raises(UserError) as refusal:
+        with pytest.raises(UserError, match=r"^a is not an image that can be read \("):
             load_image(content, name="a")
-        assert str(refusal.value).startswith(REFUSALS["TIFF" if kind == "TIFF" else "JPEG 2000"])

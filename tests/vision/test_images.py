@@ -143,6 +143,7 @@ MODES: list[tuple[Any, str | None, dict[str, Any], list[Any]]] = [
     *((with_alpha(mode), None, {}, [100, 255, 224]) for mode in ("LA", "PA", "RGBA", "RGBa")),
     (row([7, 255]), "PNG", {"transparency": 7}, [255, 255]),
     (row([0, 1606, 4095], "uint16"), "TIFF", {}, [0, 100, 255]),  # 12 bits
+    (row([0, 25700, 65535], "uint16"), "JPEG2000", {"num_resolutions": 1}, [0, 100, 255]),
     (row([0, 100, 255], "int32"), "TIFF", {}, [0, 100, 255]),
     (row([-100, 0, 155], "int32"), "TIFF", {}, [0, 100, 255]),
     (row([0, 0.2, 0.8], "float32"), "TIFF", {}, [0, 51, 204]),
@@ -186,6 +187,16 @@ def refusal(source: Any, **options: Any) -> str:
 PNG = encoded(smooth_photo(200, 200), "PNG")
 
 
+def jpeg_2000(mode: str, bits: int) -> bytes:
+    """A file whose header gives the first channel other bits (ISO/IEC 15444-1, A.5.1)."""
+    content = bytearray(encoded(smooth_photo().convert(mode), "JPEG2000"))
+    content[content.index(b"\xff\x4f\xff\x51") + 40] = bits - 1
+    return bytes(content)
+
+
+DEPTH = "the image is JPEG 2000 of other than 8 bits a colour, which is not read: save it as PNG"
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -199,6 +210,7 @@ PNG = encoded(smooth_photo(200, 200), "PNG")
         # Pillow would start another program for an EPS file.
         (encoded(smooth_photo(), "EPS"), "the image is not an image that can be read"),
         (Image.new("RGB", (0, 5)), "the image has no pixels"),
+        *((jpeg_2000(mode, bits), DEPTH) for mode, bits in (("L", 4), ("RGB", 16), ("LA", 9))),
         (np.ones(4), "the image is an array of float64 and shape (4,), not (H, W, 3)"),
         (np.full((2, 2, 3), 9.0), "the image is an array of float64 and shape (2, 2, 3) with valu"),
         (np.ones((2, 2, 4)), "the image is an array of float64 and shape (2, 2, 4), not (H, W, 3)"),
@@ -246,7 +258,7 @@ def test_damaged_files_load_or_are_refused(content: bytes, data: st.DataObject) 
     except UserError as error:
         outcome = str(error).removeprefix("cannot read ")
     answers = ("photo is RGB, True", "photo is not", "photo is too", "photo is TIFF of", "photo: ")
-    answers += ("photo is JPEG 2000 of more than 8 bits",)
+    answers += ("photo is JPEG 2000 of other than 8 bits",)
     assert outcome.startswith(answers)
     assert "\n" not in outcome
 
