@@ -5,6 +5,7 @@ import io
 import os
 import struct
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from photo_samples import encoded, smooth_photo, turned
+from photo_samples import chunk, encoded, smooth_photo, turned
 from PIL import Image, ImageFile, ImageOps
 
 from captioner.errors import UserError
@@ -135,6 +136,14 @@ def retagged(image: Image.Image, tag: int, value: int) -> bytes:
     return bytes(content)
 
 
+def deep_png(kind: int, *values: int) -> bytes:
+    """A PNG of one pixel, of 16 bits a channel. kind: 0 is grey, 2 RGB, and 4 more with alpha."""
+    head = struct.pack(">IIBBBBB", 1, 1, 16, kind, 0, 0, 0)
+    pixel = zlib.compress(b"\0" + struct.pack(f">{len(values)}H", *values))
+    chunks = chunk(b"IHDR", head) + chunk(b"IDAT", pixel) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
 # 51 / 255 is a fifth: 0.2 * 100 + 0.8 * 255 = 224, and a fifth of blue on white (204, 204, 255).
 MODES: list[tuple[Any, str | None, dict[str, Any], list[Any]]] = [
     (row([0, 255, 0]).convert("1"), "PNG", {}, [0, 255, 0]),
@@ -144,6 +153,13 @@ MODES: list[tuple[Any, str | None, dict[str, Any], list[Any]]] = [
     (row([7, 255]), "PNG", {"transparency": 7}, [255, 255]),
     (row([0, 1606, 4095], "uint16"), "TIFF", {}, [0, 100, 255]),  # 12 bits
     (row([0, 25700, 65535], "uint16"), "JPEG2000", {"num_resolutions": 1}, [0, 100, 255]),
+    (Image.new("CMYK", (1, 1), (0, 255, 255, 0)), "TIFF", {}, [RED]),
+    (deep_png(0, 25700), None, {}, [100]),
+    (deep_png(2, 65535, 0, 25700), None, {}, [(255, 0, 100)]),
+    (deep_png(4, 25700, 13107), None, {}, [224]),
+    (deep_png(6, 0, 0, 65535, 13107), None, {}, [(204, 204, 255)]),
+    (b"P5 2 1 1023\n" + struct.pack(">2H", 401, 1023), None, {}, [100, 255]),
+    (b"P6 1 1 65535\n" + struct.pack(">3H", 65535, 0, 25700), None, {}, [(255, 0, 100)]),
     (row([0, 100, 255], "int32"), "TIFF", {}, [0, 100, 255]),
     (row([-100, 0, 155], "int32"), "TIFF", {}, [0, 100, 255]),
     (row([0, 0.2, 0.8], "float32"), "TIFF", {}, [0, 51, 204]),
@@ -190,7 +206,7 @@ PNG = encoded(smooth_photo(200, 200), "PNG")
 def jpeg_2000(mode: str, bits: int) -> bytes:
     """A file whose header gives the first channel other bits (ISO/IEC 15444-1, A.5.1)."""
     content = bytearray(encoded(smooth_photo().convert(mode), "JPEG2000"))
-    content[content.index(b"\xff\x4f\xff\x51") + 40] = bits - 1
+    content[content.index(b"\xff\x4f\xff\x51") + 42] = bits - 1
     return bytes(content)
 
 
