@@ -112,13 +112,16 @@ class HardSelection(nn.Module):
         """
         log_weights = torch.log_softmax(_masked(scores, mask), dim=-1)  # (..., Q, L)
         weights = log_weights.exp()  # (..., Q, L)
-        if self.training:
-            positions = sample(weights.detach().float(), generator)  # (..., Q)
-        else:
-            positions = weights.argmax(dim=-1)  # (..., Q)
+        positions = self.choose(log_weights.detach(), generator)  # (..., Q)
         index = positions.unsqueeze(-1).expand(*positions.shape, values.shape[-1])  # (..., Q, D)
         context = values.gather(-2, index)  # (..., Q, D)
         if expected is not None:
             mean = weights.to(values.dtype) @ values  # (..., Q, D)
             context = torch.where(expected.unsqueeze(-1), mean, context)
         return Attended(context, weights, scores, positions, log_weights)
+
+    def choose(self, log_weights: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Logarithms of the weights (..., Q, L) -> positions (..., Q)."""
+        if not self.training:
+            return log_weights.argmax(dim=-1)  # (..., Q)
+        return sample(log_weights.exp().float(), generator)  # (..., Q)

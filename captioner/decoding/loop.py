@@ -1,7 +1,9 @@
 """The steps of the decoder loop in torch, with its strategies."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -183,11 +185,8 @@ def advance(
         ranks = torch.where(live, places, places + width)
         # Live rows first, so that `narrow` is a slice.
         order = ranks.topk(width, dim=1, largest=False).indices  # (B, K')
-        parents = parents.gather(1, order)
-        tokens = tokens.gather(1, order)
-        terms = terms.gather(1, order)
-        live = live.gather(1, order)
-        is_end = is_end.gather(1, order)
+        rows = parents, tokens, terms, live, is_end
+        parents, tokens, terms, live, is_end = (each.gather(1, order) for each in rows)
     totals = beam.totals.gather(1, parents) + terms
     weights = step.weights if keep_attention else step.weights[..., :0]  # (B, K, L or 0)
     state, past, weights = select_rows((step.state, beam.history, weights), parents)
@@ -213,26 +212,20 @@ def advance(
 
 @dataclass
 class TorchStepper:
-    """The `Stepper` of a decoder: `advance` with its arguments."""
+    """The `Stepper` of a decoder. extend: `advance` with its other arguments."""
 
     decoder: Decoder
     memory: Memory
     start_token: int
-    end_token: int
-    strategy: Strategy
     constraints: Constraints
-    length_normalisation: float
-    keep_attention: bool
+    drops_finished: bool
+    extend: Callable[..., Advanced]
     rules: Rules | None = None
 
     @property
     def batch_size(self) -> int:
         """B, the sources of the memory."""
         return self.memory.batch_size
-
-    @property
-    def drops_finished(self) -> bool:
-        return self.strategy.drops_finished
 
     def start(self) -> Beam:
         """One row a source, of the start token."""
@@ -252,15 +245,7 @@ class TorchStepper:
         if self.rules is None:
             rules = self.constraints.rules(step.logits.shape[-1])
             self.rules = to_device(rules, step.logits.device)
-        return advance(
-            step,
-            beam,
-            strategy=self.strategy,
-            rules=self.rules,
-            end=self.end_token,
-            length_normalisation=self.length_normalisation,
-            keep_attention=self.keep_attention,
-        )
+        return self.extend(step, beam, rules=self.rules)
 
     def narrow(self, beam: Beam, width: int) -> Beam:
         """Keep the first `width` rows of each source."""
@@ -306,17 +291,16 @@ def decode(
     one, at most the strategy's width. A source decodes alike alone and in a batch, up to rounding,
     except by sampling, where one generator serves the batch.
     """
-    constraints = constraints or Constraints()
-    stepper = TorchStepper(
-        decoder,
-        memory,
-        start_token=start,
-        end_token=end,
-        strategy=strategy or BeamSearch(),
-        constraints=constraints,
+    constraints, strategy = constraints or Constraints(), strategy or BeamSearch()
+    extend = partial(
+        advance,
+        strategy=strategy,
+        end=end,
         length_normalisation=length_normalisation,
         keep_attention=keep_attention or coverage_penalty > 0,
     )
+    drops_finished = strategy.drops_finished
+    stepper = TorchStepper(decoder, memory, start, constraints, drops_finished, extend)
     mask = None
     if coverage_penalty > 0 and memory.mask is not None:
         mask = memory.mask.cpu().numpy()  # (B, L)

@@ -66,9 +66,7 @@ def test_concat_halves_start_on_one_scale() -> None:
 
 
 @pytest.mark.parametrize("make", [AdditiveScore, ConcatScore])
-def test_decoding_by_the_code_for_cpus_gives_the_same_scores(
-    make: type[AdditiveScore], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decoding_by_the_code_for_cpus_gives_the_same_scores(make, monkeypatch) -> None:
     score = make(4, 6, 7)
     with torch.no_grad():
         fast = scores(score)

@@ -53,9 +53,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("kind", TEXTS)
 @given(st.data())
-def test_any_text_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
-) -> None:
+def test_any_text_is_read_or_refused(tmp_path_factory, kind, data) -> None:
     name, valid = TEXTS[kind]
     start, end = (data.draw(st.integers(0, len(valid))) for _ in range(2))
     inserted = data.draw(st.text() | st.text(st.sampled_from(valid)))
@@ -130,9 +128,7 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
         ("synonyms", "s.txt", "-: dog house", "has no category"),
     ],
 )
-def test_ill_formed_files_are_refused_by_name(
-    tmp_path: Path, kind: str, name: str, content: str | None, message: str
-) -> None:
+def test_ill_formed_files_are_refused_by_name(tmp_path, kind, name, content, message) -> None:
     file = tmp_path / name
     if content is not None:
         file.write_text(content)
@@ -154,9 +150,7 @@ def test_ill_formed_files_are_refused_by_name(
         (None, b"", r"text file .*a\.en does not exist"),
     ],
 )
-def test_sentences_without_a_translation_are_refused(
-    tmp_path: Path, source: bytes | None, target: bytes, message: str
-) -> None:
+def test_sentences_without_a_translation_are_refused(tmp_path, source, target, message) -> None:
     (tmp_path / "a.de").write_bytes(target)
     if source is not None:
         (tmp_path / "a.en").write_bytes(source)

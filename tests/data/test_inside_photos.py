@@ -52,10 +52,11 @@ def save(path: Path, **options: object) -> Path:
     return path
 
 
+SUFFIXES_AND_TAGS = [(suffix, tag) for suffix, tags in TAGS.items() for tag in tags]
+
+
 @pytest.mark.exiftool
-@pytest.mark.parametrize(
-    ("suffix", "tag"), [(suffix, tag) for suffix, tags in TAGS.items() for tag in tags]
-)
+@pytest.mark.parametrize(("suffix", "tag"), SUFFIXES_AND_TAGS)
 def test_tags_that_exiftool_shows_are_read(suffix: str, tag: str, tmp_path: Path) -> None:
     photo = save(tmp_path / f"a.{suffix}")
     assert words_of_person(photo) == ""

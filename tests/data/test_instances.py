@@ -13,9 +13,7 @@ from captioner.data.instances import CocoInstances, Synonyms, decode_run_lengths
 from captioner.errors import UserError
 from captioner.text.tokenizer import tokenize
 
-SYNONYMS = Synonyms(
-    {("dog",): "dog", ("puppy",): "dog", ("hot", "dog"): "hot dog", ("man",): "person"}
-)
+SYNONYMS = Synonyms({("puppy",): "dog", ("hot", "dog"): "hot dog", ("man",): "person"})
 SQUARE = [1, 1, 4, 1, 4, 3, 1, 3]  # a polygon: columns 1 to 3, rows 1 to 2
 # Run lengths of the crowd: down the columns of 6 rows; all of columns 6 and 7.
 CROWD = {"size": [6, 8], "counts": [36, 12]}
@@ -168,9 +166,7 @@ FRUIT = "fruit: orange, pears\ncolour: oranges\n-: pear"
         ("orange: tangerine\n-: orange", "an orange tangerine", {"tangerine": "orange"}),
     ],
 )
-def test_the_longest_phrase_wins_from_left_to_right(
-    tmp_path: Path, text: str, caption: str, expected: dict[str, str]
-) -> None:
+def test_the_longest_phrase_wins_from_left_to_right(tmp_path, text, caption, expected) -> None:
     (tmp_path / "words.txt").write_text(text)
     assert named(read_synonyms(tmp_path / "words.txt"), caption) == [*expected.items()]
 

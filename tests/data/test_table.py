@@ -31,10 +31,8 @@ def table(folder: Path, name: str, content: str) -> Path:
 
 
 AS_CSV = "caption,note,image,split\n" + "".join(f"{c},,{i},{s}\n" for i, c, s in ROWS)
-AS_JSONL = "".join(
-    json.dumps({"image": i, "caption": c, "split": s, "extra": [1]}, ensure_ascii=False) + "\n"
-    for i, c, s in ROWS
-)
+AS_JSON = [{"image": i, "caption": c, "split": s, "extra": [1]} for i, c, s in ROWS]
+AS_JSONL = "\n".join(json.dumps(row, ensure_ascii=False) for row in AS_JSON)
 
 
 @pytest.mark.parametrize(("name", "content"), [("t.csv", AS_CSV), ("t.JSONL", AS_JSONL)])
@@ -94,11 +92,8 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
 def test_problems_of_a_jsonl_are_counted_and_skipped(tmp_path: Path) -> None:
     lines = ['{"image": "a.jpg", "caption": "One"}', "", "{", "[]", '{"image": "a.jpg"}']
     lines += ['{"image": 3, "caption": "x"}', '{"image": "a.jpg", "caption": "x", "split": 1}']
-    lines += [
-        "[" * 100_000,
-        '{"image": "a.jpg", "caption": "x", "caption": "y"}',
-        '{"image": "a.jpg", "caption": "\\ud800 x"}',
-    ]
+    lines += ["[" * 100_000, '{"image": "a.jpg", "caption": "x", "caption": "y"}']
+    lines += ['{"image": "a.jpg", "caption": "\\ud800 x"}']
     images, problems = read(None, table(tmp_path, "t.jsonl", "\n".join(lines)), on_problem="skip")
     assert captions(images) == [("a.jpg", ("One",))]
     assert problems.kinds == {
@@ -263,9 +258,8 @@ def test_a_folder_has_descriptions_beside_and_inside_its_photos(tmp_path: Path) 
     expected = {"0.jpg": "In a text", "1.jpg": "In a sidecar", "2.jpg": "Inside"}
     assert {each.image_id: each.captions[0] for each in images} == expected
     counts = "5 photos, 1 with a text beside them, 1 with an XMP sidecar, 1 described inside, "
-    assert problems.sentences == [
-        f"folder {tmp_path}: {counts}2 without; captions by captioner left out: 1"
-    ]
+    counts += "2 without; captions by captioner left out: 1"
+    assert problems.sentences == [f"folder {tmp_path}: {counts}"]
     (all_of_them,) = read_splits(None, tmp_path, None, [None], Problems(by_captioner=True))
     expected["4.jpg"] = "a dog"
     assert {each.image_id: each.captions[0] for each in all_of_them} == expected
@@ -296,9 +290,7 @@ TWO = [("1.jpg", ("A dog, runs.", "One")), ("2.jpg", ("Two",))]
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_captions_are_known_by_their_content(
-    tmp_path: Path, name: str, content: str, encoding: str
-) -> None:
+def test_captions_are_known_by_their_content(tmp_path, name, content, encoding) -> None:
     (tmp_path / name).write_text(content, encoding)
     is_tokens = name == "tokens.txt"
     photos(tmp_path if is_tokens else tmp_path / "Images", "1.jpg", "2.jpg")
@@ -353,9 +345,10 @@ def test_texts_of_numbers_are_no_captions(tmp_path: Path, label: str) -> None:
 MOVED = ("1/a.jpg", "1/b.jpg", "2/c.jpg")
 
 
-@pytest.mark.parametrize(
-    "top", ["/content/drive/x/", "C:\\Users\\Oma\\", r"\\\\nas\x\\"[1:], "photos/"]
-)
+TOPS = ["/content/drive/x/", "C:\\Users\\Oma\\", r"\\\\nas\x\\"[1:], "photos/"]
+
+
+@pytest.mark.parametrize("top", TOPS)
 def test_photos_of_another_machine_lie_in_the_given_folder(tmp_path: Path, top: str) -> None:
     names = [top + name.replace("/", top[-1]) for name in MOVED]
     rows = "".join(f"{name},A dog\n" for name in names)
@@ -389,9 +382,8 @@ def test_photos_of_another_machine_are_not_guessed(tmp_path: Path) -> None:
     photos(tmp_path / "x", "a.jpg")
     images, problems = read(None, file, tmp_path, on_problem="skip")
     assert [image.source for image in images] == [tmp_path / "x" / "a.jpg"]
-    assert problems.kinds["missing image"] == [
-        f"{tmp_path}/y/a.jpg, image /content/y/a.jpg (line 3)"
-    ]
+    missing = f"{tmp_path}/y/a.jpg, image /content/y/a.jpg (line 3)"
+    assert problems.kinds["missing image"] == [missing]
 
 
 def test_photos_in_another_case_are_taken_and_counted(tmp_path: Path) -> None:

@@ -71,9 +71,7 @@ def test_words_that_people_keep_apart_by_hand() -> None:
     known=st.sets(st.tuples(*[st.sampled_from([0, 2, 3, 4])] * 3, st.integers(1, 4)), min_size=1),
     tokens=st.lists(st.integers(2, 4), max_size=5),
 )
-def test_known_ngrams_and_clashes_by_brute_force(
-    known: set[tuple[int, ...]], tokens: list[int]
-) -> None:
+def test_known_ngrams_and_clashes_by_brute_force(known, tokens) -> None:
     written = (0, 0, 0, *tokens)
     is_left = [
         (*written[-3:], last) in known and not any((word, 0, 0, last) in known for word in tokens)

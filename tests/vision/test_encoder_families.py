@@ -61,7 +61,7 @@ def network(name: str) -> Encoder:
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "map_shape", "annotation_size"),
+    ("name", "size", "map_shape", "depth"),
     [
         ("patches", 64, (2, 2), 256),
         ("timm/test_resnet", 64, (2, 2), 96),
@@ -73,11 +73,9 @@ def network(name: str) -> Encoder:
         pytest.param("torchvision/vit_b_16", 224, (14, 14), 768, marks=pytest.mark.slow),
     ],
 )
-def test_an_encoder_is_trained_saved_loaded_and_drawn(
-    tmp_path: Path, name: str, size: int, map_shape: tuple[int, int], annotation_size: int
-) -> None:
+def test_an_encoder_is_trained_saved_and_drawn(tmp_path, name, size, map_shape, depth) -> None:
     train_from = 1 if name == "patches" else 8
-    changes = [f"preprocessing.size={size}", f"decoder.memory_size={annotation_size}"]
+    changes = [f"preprocessing.size={size}", f"decoder.memory_size={depth}"]
     changes += ["encoder.train=true", f"encoder.train_from={train_from}"]
     recipe = recipe_of(tmp_path, f"{{name: {name}, weights: random}}", *changes)
     torch.manual_seed(recipe.training.seed)

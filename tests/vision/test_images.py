@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import struct
 import sys
 import zlib
@@ -175,9 +176,7 @@ MODES: list[tuple[Any, str | None, dict[str, Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("image", "kind", "options", "expected"), MODES)
-def test_every_mode_becomes_rgb_on_white(
-    image: Any, kind: str | None, options: dict[str, Any], expected: list[Any]
-) -> None:
+def test_every_mode_becomes_rgb_on_white(image, kind, options, expected) -> None:
     found = pixels(load_image(image if kind is None else encoded(image, kind, **options)))[0]
     colours = [each if isinstance(each, tuple) else (each, each, each) for each in expected]
     has_alpha = "a" in getattr(image, "mode", "").lower()
@@ -195,8 +194,7 @@ def refusal(source: Any, **options: Any) -> str:
     with pytest.raises(UserError) as caught:
         load_image(source, **options)
     message = str(caught.value)
-    assert "\n" not in message
-    assert caught.value.__cause__ is None
+    assert ("\n" in message, caught.value.__cause__) == (False, None)
     return message
 
 
@@ -284,15 +282,18 @@ def test_damaged_files_load_or_are_refused(content: bytes, data: st.DataObject) 
 ALL = ["photos/a.PNG", "photos/b.jpg", "photos/trip/day 2/c.webp"]
 
 
+def write(*names: str) -> None:
+    for path in map(Path, names):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A current folder with photos at several depths and things that are not photos."""
     monkeypatch.chdir(tmp_path)
     others = ["photos/notes.txt", "photos/.hidden.jpg", "photos/.thumbnails/small.jpg"]
-    for name in [*ALL, *others, "photos/trip/no_suffix", "documents/[b].jpg"]:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x")
+    write(*ALL, *others, "photos/trip/no_suffix", "documents/[b].jpg")
     (tmp_path / "empty").mkdir()
     return tmp_path
 
@@ -303,14 +304,13 @@ def names(*paths: str | Path) -> list[str]:
 
 def test_a_folder_is_gone_through_to_the_bottom_and_sorted(here: Path) -> None:
     assert names("photos") == names(Path("photos")) == ALL
-    (here / "photos" / "trip" / "no_suffix").write_bytes(encoded(smooth_photo(), "JPEG"))
-    found = sorted([*ALL, "photos/trip/no_suffix"])
-    assert names(here / "photos") == [(here / name).as_posix() for name in found]
+    (here / "photos/trip/no_suffix").write_bytes(encoded(smooth_photo(), "JPEG"))
+    assert names(here / "photos") == sorted(f"{here}/{n}" for n in [*ALL, "photos/trip/no_suffix"])
 
 
 def test_named_files_are_taken_in_order_whatever_their_kind(here: Path) -> None:
-    files = ["photos/notes.txt", "photos/b.jpg", "photos/.hidden.jpg", "photos/trip/no_suffix"]
-    files += ["missing.jpg", "photos/b.jpg"]
+    files = ["photos/notes.txt", "photos/b.jpg", "photos/.hidden.jpg", "missing.jpg"]
+    files += ["photos/trip/no_suffix", "photos/b.jpg"]
     assert names(*files) == files
     assert names("photos/.thumbnails") == ["photos/.thumbnails/small.jpg"]
     os.symlink("nowhere", "photos/link.jpg")
@@ -332,18 +332,16 @@ def test_patterns(here: Path) -> None:
 def test_names_in_another_case_or_with_backslashes_are_found_unless_several_are(here: Path) -> None:
     given = ["photos/A.png", "Photos/b.JPG", r"photos\trip\day 2\c.webp", f"{here}/PHOTOS/b.jpg"]
     assert names(*given) == [*ALL, f"{here}/photos/b.jpg"]
-    for name in ("b.jpg", "B.jpg", "c.jpg"):
-        (here / "empty" / name).touch()
+    write("empty/b.jpg", "empty/B.jpg", "empty/c.jpg")
     assert names("empty/b.JPG", "empty/C.jpg") == ["empty/b.JPG", "empty/c.jpg"]
 
 
 def test_raw_files_and_videos_in_folders_are_counted(here: Path) -> None:
-    for name in ("b.NEF", "trip/c.cr3", ".x.dng", "trip/d.MP4", "e.jxl", "b.xmp"):
-        (here / "photos" / name).touch()
+    left_out = ("b.NEF", "trip/c.cr3", ".x.dng", "trip/d.MP4", "e.jxl", "b.xmp")
+    write("empty/b.NEF", *(f"photos/{name}" for name in left_out))
     notes: list[str] = []
     assert photo_files(["photos", "documents/[b].jpg"], note=notes.append)[3:]
     assert notes == ["photos: left out: 1 other picture, 2 raw files, 1 video"]
-    (here / "empty" / "b.NEF").touch()
     with pytest.raises(UserError, match=r"folder empty holds no images, but 1 raw file$"):
         photo_files(["empty"])
 
@@ -373,23 +371,18 @@ def test_addresses_of_file_managers_are_paths(address: str, path: str) -> None:
     ],
 )
 def test_problems_are_reported_and_the_rest_is_found(here: Path, path: str, problem: str) -> None:
-    Path("linked").mkdir()
+    write("linked/a.jpg")
     os.symlink("..", "linked/up")
-    Path("linked/a.jpg").write_bytes(b"x")
     reports: list[str] = []
     found = photo_files(["photos/b.jpg", path], reports.append)
     assert found == [Path("photos/b.jpg"), *Path("linked").glob("a.jpg")][: 1 + (path == "linked")]
-    assert len(reports) == 1
-    assert reports[0].startswith(problem)
-    with pytest.raises(UserError, match=r"^(folder |cannot |missing|photos)"):
+    (report,) = reports
+    assert report.startswith(problem)
+    with pytest.raises(UserError, match=rf"^{re.escape(problem)}"):
         photo_files([path])
 
 
-def test_files_that_systems_leave_in_folders_are_no_photos(tmp_path: Path) -> None:
-    names = ["@eaDir/1.jpg/SYNOPHOTO_THUMB_XL.jpg", "#recycle/1.jpg", "._1.jpg", "1.jpg"]
-    for name in names:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert photo_files([tmp_path]) == [tmp_path / "1.jpg"]
-    assert photo_files([tmp_path / "**" / "*.jpg"]) == [tmp_path / "1.jpg"]
-    assert photo_files([tmp_path / "#recycle" / "*.jpg"]) == [tmp_path / "#recycle" / "1.jpg"]
+def test_files_that_systems_leave_in_folders_are_no_photos(here: Path) -> None:
+    write("nas/@eaDir/1.jpg/THUMB.jpg", "nas/#recycle/1.jpg", "nas/._1.jpg", "nas/1.jpg")
+    assert names("nas") == names("nas/**/*.jpg") == ["nas/1.jpg"]
+    assert names("nas/#recycle/*.jpg") == ["nas/#recycle/1.jpg"]

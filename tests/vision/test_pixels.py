@@ -120,9 +120,7 @@ STOPS = "os.kill(os.getpid(), signal.SIGSTOP)"
         (f"print('{{}}\\n{{\"size\": [9, 9]}}', flush=True); {STOPS}", ".* limit"),  # or answers.
     ],
 )
-def test_a_crashed_or_stopped_decoder_is_replaced(
-    program: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crashed_or_stopped_decoder_is_replaced(program, reason, monkeypatch) -> None:
     pool = DecodingPool(1, seconds=0.1 if STOPS in program else 60.0)
     with monkeypatch.context() as patch:
         patch.setattr(decoding_process, "_PROGRAM", f"import os, signal; {program}")

@@ -71,9 +71,7 @@ def test_bytes_become_the_same_numbers_in_an_array_and_in_a_tensor() -> None:
 @pytest.mark.parametrize("preprocessing", [CROP, SQUASH])
 @pytest.mark.parametrize("size", [(800, 500), (431, 977), (640, 640)])
 @pytest.mark.parametrize("place", [(0.1, 0.1), (0.9, 0.15)])
-def test_a_mark_is_seen_where_the_region_says(
-    preprocessing: Preprocessing, size: tuple[int, int], place: tuple[float, float]
-) -> None:
+def test_a_mark_is_seen_where_the_region_says(preprocessing, size, place) -> None:
     left, top, right, bottom = preprocessing.region(*size)
     # A bright 40 x 40 square whose centre is at `place` of the region.
     x = round(left + place[0] * (right - left))
