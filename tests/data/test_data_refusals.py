@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 from samples import Patch
 
 from captioner.data import shapes
@@ -154,15 +155,12 @@ def test_sentences_without_a_translation_are_refused(tmp_path, source, target, m
     (tmp_path / "a.de").write_bytes(target)
     if source is not None:
         (tmp_path / "a.en").write_bytes(source)
-    with pytest.raises(UserError, match=message):
-        read_parallel(tmp_path / "a.en", tmp_path / "a.de")
+    refuses(message, read_parallel, tmp_path / "a.en", tmp_path / "a.de")
 
 
 def test_values_that_make_no_pictures_are_refused_by_name(monkeypatch: Patch) -> None:
     for field, value in (("image_size", 8), ("objects", (3, 2)), ("object_size", (0.2, 0.9))):
-        with pytest.raises(UserError, match=f"^{field} "):
-            ShapesConfig(**{field: value})  # type: ignore[arg-type]
+        refuses(f"^{field} ", ShapesConfig, **{field: value})  # type: ignore[arg-type)
     monkeypatch.setattr(shapes, "_ATTEMPTS", 10)
     crowded = ShapesConfig(objects=(4, 4), object_size=(0.5, 0.5))
-    with pytest.raises(UserError, match="no room"):
-        generate_example(0, seed=0, config=crowded)
+    refuses("no room", generate_example, 0, seed=0, config=crowded)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from data_samples import captions, photos, read, write_json
+from refusals import refuses
 
 from captioner.data.example import Problems
 from captioner.data.parallel import SentencePair, number_in_words, number_pairs, read_parallel
@@ -74,8 +75,7 @@ def test_problems_of_coco_are_counted_and_skipped_or_refused(tmp_path: Path) -> 
         **{"duplicate image": 2, "empty caption": 2, "caption of invalid Unicode": 1},
         **{"caption without an image": 1, "image without captions": 1, "missing image": 1},
     }
-    with pytest.raises(UserError, match=r"\(annotation 5 of image 1000\)"):
-        read("coco", file, folder)
+    refuses(r"\(annotation 5 of image 1000\)", read, "coco", file, folder)
 
 
 def test_a_format_is_known_by_its_fields(tmp_path: Path) -> None:
@@ -172,8 +172,7 @@ def test_packed_files(tmp_path: Path) -> None:
     assert [pair.target for pair in read_parallel(path, path)[0]] == ["one", "two"]
     for damaged in (gzip.compress(b"one\ntwo\n" * 99)[:-12], b"plain"):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"text file .*a\.gz is not a whole gzip file"):
-            read_parallel(path, path)
+        refuses(r"text file .*a\.gz is not a whole gzip file", read_parallel, path, path)
 
 
 NUMBERS = {20: "twenty", 117: "one hundred and seventeen", 4007: "four thousand and seven"}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from data_samples import captions, iptc, photos, photoshop, read, segment
+from refusals import refuses
 from samples import own_packet, save_described, write_parquet, write_tar, write_xmp, xmp_packet
 
 from captioner.caption.caption import Caption
@@ -200,8 +201,7 @@ def test_problems_of_shards_are_counted_and_name_shard_and_member(tmp_path: Path
     for number in range(2):
         write_tar(tmp_path / f"{number}/s/0.tar", {"0.jpg": b"", "0.txt": b"A dog"})
     sentence = rf"^shards {tmp_path}/.* 1 duplicate image .*{tmp_path}/1/s/0.tar/0.jpg"
-    with pytest.raises(UserError, match=sentence):
-        read(None, tmp_path / "{0..1}/s/0.tar")
+    refuses(sentence, read, None, tmp_path / "{0..1}/s/0.tar")
 
 
 OWN = Description("a dog", [])
@@ -268,11 +268,9 @@ def test_a_folder_has_descriptions_beside_and_inside_its_photos(tmp_path: Path) 
 def test_a_damaged_sidecar_is_a_problem_a_damaged_photo_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"\xff\xd8\xff")
     assert found(tmp_path / "a.jpg") == []
-    with pytest.raises(UserError, match=r"^folder .*: 1 photo, 1 without; captions are in photo"):
-        read(None, tmp_path)
+    refuses(r"^folder .*: 1 photo, 1 without; captions are in photo", read, None, tmp_path)
     (tmp_path / "a.xmp").write_text("<x")
-    with pytest.raises(UserError, match=r"1 unreadable description \(.*a\.xmp is not valid XML"):
-        read(None, tmp_path)
+    refuses(r"1 unreadable description \(.*a\.xmp is not valid XML", read, None, tmp_path)
 
 
 TWO = [("1.jpg", ("A dog, runs.", "One")), ("2.jpg", ("Two",))]
@@ -335,11 +333,9 @@ def test_texts_of_numbers_are_no_captions(tmp_path: Path, label: str) -> None:
     (tmp_path / "b.txt").write_text(label)
     (tmp_path / "b.NEF").touch()
     sentence = "left out: 1 raw file; .* numbers alone left out: 2, .*; captions are in photo.txt"
-    with pytest.raises(UserError, match=sentence):
-        read(None, tmp_path)
+    refuses(sentence, read, None, tmp_path)
     write_tar(tmp_path / "s.tar", {"a.jpg": b"x", "a.txt": label.encode()})
-    with pytest.raises(UserError, match=r'row without text in its "caption" \(.*s.tar/a.jpg\)'):
-        read(None, tmp_path / "s.tar")
+    refuses(r'row without text in its "caption" \(.*s.tar/a.jpg\)', read, None, tmp_path / "s.tar")
 
 
 MOVED = ("1/a.jpg", "1/b.jpg", "2/c.jpg")
@@ -361,8 +357,7 @@ def test_photos_of_another_machine_lie_in_the_given_folder(tmp_path: Path, top: 
     folder = tmp_path / "photos"
     for source in (file, tmp_path / "coco.json"):
         folder.mkdir(exist_ok=True)
-        with pytest.raises(UserError, match=r"3 photos exists, .* and none is in .*/photos by the"):
-            read(None, source, folder)
+        refuses(r"3 photos exists, .* and none is in .*/photos by the", read, None, source, folder)
         for name in MOVED:  # Where no names are alike, the folders need not be.
             photos(folder, Path(name).name)
         images = read(None, source, folder)[0]
@@ -377,8 +372,7 @@ def test_photos_of_another_machine_lie_in_the_given_folder(tmp_path: Path, top: 
 def test_photos_of_another_machine_are_not_guessed(tmp_path: Path) -> None:
     rows = "".join(f"/content/{folder}/a.jpg,A dog\n" for folder in "xy")
     file = table(tmp_path, "t.csv", f"image,caption\n{rows}")
-    with pytest.raises(UserError, match=r"none is in .* by the end of its path"):
-        read(None, file, tmp_path)
+    refuses(r"none is in .* by the end of its path", read, None, file, tmp_path)
     photos(tmp_path / "x", "a.jpg")
     images, problems = read(None, file, tmp_path, on_problem="skip")
     assert [image.source for image in images] == [tmp_path / "x" / "a.jpg"]

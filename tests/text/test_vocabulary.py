@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from captioner.errors import UserError
 from captioner.text.languages import plain_text
@@ -189,13 +190,10 @@ def words(*ordinary: object) -> dict[str, Any]:
     ],
 )
 def test_a_damaged_vocabulary_is_refused(kind: Any, value: object, sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        kind.from_json(value, "v.json")
+    refuses(sentence, kind.from_json, value, "v.json")
 
 
 def test_as_many_subwords_as_letters_can_be_learned() -> None:
     assert len(SubwordVocabulary.learn(TEXTS, LETTERS)) == LETTERS
-    with pytest.raises(UserError, match=f"100 subwords: .* alone are {LETTERS}$"):
-        SubwordVocabulary.learn(TEXTS, 100)
-    with pytest.raises(UserError, match=r"cannot learn text\.size 8000 subwords: "):
-        SubwordVocabulary.learn([" "])
+    refuses(f"100 subwords: .* alone are {LETTERS}$", SubwordVocabulary.learn, TEXTS, 100)
+    refuses(r"cannot learn text\.size 8000 subwords: ", SubwordVocabulary.learn, [" "])

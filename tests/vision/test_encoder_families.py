@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refuses
 from safetensors.torch import save_file
 from samples import Patch, make_captioner, save_photo
 from timm.data import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
@@ -108,14 +109,11 @@ def test_preprocessing_and_sizes_come_from_the_library() -> None:
     assert filled["decoder"] == {"memory_size": 512}
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "map_shape"),
-    [
-        ("timm/test_resnet", (100, 224), (4, 7)),
-        ("timm/test_vit", (48, 80), (3, 5)),
-        ("torchvision/resnet18", (64, 96), (2, 3)),
-    ],
-)
+MAPS = [("timm/test_resnet", (100, 224), (4, 7)), ("timm/test_vit", (48, 80), (3, 5))]
+MAPS += [("torchvision/resnet18", (64, 96), (2, 3))]
+
+
+@pytest.mark.parametrize(("name", "size", "map_shape"), MAPS)
 def test_maps_of_any_shape(name: str, size: tuple[int, int], map_shape: tuple[int, int]) -> None:
     encoder: Any = network(name)
     assert encoder.map_shape(*size) == map_shape
@@ -151,12 +149,10 @@ def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(monkeypatch:
     with pytest.raises(UserError, match="memory_size 512 is not 64"):
         replace(make_captioner().backend, encoder=network("timm/test_vit"))
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: torch.nn.Linear(3, 3))
-    with pytest.raises(UserError, match="timm/test_vit has no spatial feature map"):
-        network("timm/test_vit")
+    refuses("timm/test_vit has no spatial feature map", network, "timm/test_vit")
     monkeypatch.setitem(sys.modules, "timm", None)
     sentence = r'timm/test_resnet needs the package timm: pip install "captioner\[timm\]"'
-    with pytest.raises(UserError, match=sentence):
-        network("timm/test_resnet")
+    refuses(sentence, network, "timm/test_resnet")
 
 
 SMALL, FULL = VGGConfig(name="vgg11_bn", width=0.05), VGGConfig(name="vgg11")
@@ -219,8 +215,7 @@ class RunsCode:
 def test_code_in_a_file_is_not_run(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"features.0.weight": RunsCode()}, "weights.pth")
-    with pytest.raises(UserError, match=r"weights\.pth cannot be read .*never run"):
-        build_encoder(SMALL, "weights.pth")
+    refuses(r"weights\.pth cannot be read .*never run", build_encoder, SMALL, "weights.pth")
     assert not Path("made").exists()
 
 
@@ -233,8 +228,7 @@ def test_the_weights_put_in_their_place_are_used(tmp_path: Path, monkeypatch: Pa
     place = tmp_path / "home" / "hub" / "checkpoints" / "vgg11-8a719046.pth"
     place.parent.mkdir(parents=True)
     fetch = rf"fetch https://.*/{place.name} on a machine with a network and put it at {place}, or"
-    with pytest.raises(UserError, match=rf"Name or service not known>\); {fetch} give a file$"):
-        build_encoder(FULL, "imagenet")
+    refuses(rf"Name or service not known>\); {fetch} give a file$", build_encoder, FULL, "imagenet")
     place.write_bytes(b"PK\x03\x04half a file")
     with pytest.raises(UserError, match=rf"are damaged \(PytorchStreamReader .*put it at {place}"):
         build_encoder(FULL, "imagenet")
