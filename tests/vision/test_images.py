@@ -109,8 +109,7 @@ def test_heic_photos_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> Non
     assert refusal(content[: len(content) * 9 // 10]) == "the image is a damaged HEIC photo"
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
-    with pytest.raises(UserError, match=r'^b\.HEIC is HEIC, .*: pip install "captioner\[heif\]"$'):
-        load_image(content, name="b.HEIC")
+    refuses(r'^b\.HEIC is HEIC, .*"captioner\[heif\]"$', load_image, content, name="b.HEIC")
 
 
 def row(values: list[Any], dtype: str = "uint8") -> Image.Image:
