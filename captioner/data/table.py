@@ -318,9 +318,9 @@ def _columns(names: tuple[str, ...]) -> dict[str, str]:
 def _of_csv(text: str, file: Path, problems: Problems, what: str) -> _Records:
     _, separator = header(text)
     csv_file = io.StringIO(text, newline="")
-    # Flickr30k's, with bars, has quotation marks in its captions.
-    quoting = csv.QUOTE_NONE if separator == "|" else csv.QUOTE_MINIMAL
-    table = csv.DictReader(csv_file, strict=True, delimiter=separator, quoting=quoting)
+    table = csv.DictReader(csv_file, strict=True, delimiter=separator)
+    if separator == "|":  # Flickr30k's has quotation marks in its captions.
+        table = csv.DictReader(csv_file, delimiter=separator, quoting=csv.QUOTE_NONE)
     if not text.strip():
         raise UserError(f"{what} {file} is empty")
     try:

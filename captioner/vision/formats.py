@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
@@ -18,12 +18,18 @@ from captioner.errors import UserError, refuse_missing
 from captioner.vision.pixels import BUDGET, ORIGINAL_SIZE, check_size, decode, is_heavy
 
 if TYPE_CHECKING:
-    from _typeshed import SupportsRead
     from torch import Tensor
 
 
+class Readable(Protocol):
+    """A photo inside another file, such as a `ShardMember` in its shard."""
+
+    def read(self) -> bytes:
+        """The photo's file."""
+
+
 ImageSource: TypeAlias = (
-    "str | os.PathLike[str] | bytes | SupportsRead[bytes] | Image.Image | np.ndarray[Any, Any] "
+    "str | os.PathLike[str] | bytes | BinaryIO | Readable | Image.Image | np.ndarray[Any, Any] "
     "| Tensor"
 )
 """Path, content, binary file, photo of a shard, image, array (H, W, 3), or tensor (3, H, W).

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -62,12 +63,15 @@ def load_image(
         which is much faster. See `original_size`.
     decoding_seconds: limit for another process; 20 by default.
     """
-
-    def in_process(source: BinaryIO | str, name: str, **options: int | None) -> Image.Image:
-        return shared_pool(os.getpid()).load(source, name, decoding_seconds, **options)
-
     shown_name = photo_name(source) if name is None else name
-    return load_here(source, shown_name, maximum_pixels, sufficient_side, elsewhere=in_process)
+    elsewhere = partial(_in_process, decoding_seconds)
+    return load_here(source, shown_name, maximum_pixels, sufficient_side, elsewhere=elsewhere)
+
+
+def _in_process(
+    seconds: float | None, source: BinaryIO | str, name: str, **options: int | None
+) -> Image.Image:
+    return shared_pool(os.getpid()).load(source, name, seconds, **options)
 
 
 def refuse(sentence: str) -> None:
