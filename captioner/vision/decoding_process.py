@@ -44,10 +44,10 @@ class DecodingPool:
 
     def __init__(self, processes: int, seconds: float = SECONDS) -> None:
         self.seconds = seconds
-        self.processes = processes
+        self._decoders = [_Decoder() for _ in range(processes)]
         self._idle: queue.SimpleQueue[_Decoder] = queue.SimpleQueue()
-        for _ in range(processes):
-            self._idle.put(_Decoder())
+        for decoder in self._decoders:
+            self._idle.put(decoder)
 
     def load(
         self, source: BinaryIO | str, name: str, seconds: float | None = None, **options: int | None
@@ -76,7 +76,7 @@ class DecodingPool:
 
     def close(self) -> None:
         """End the processes, once they are idle."""
-        for _ in range(self.processes):
+        for _ in self._decoders:
             self._idle.get().close()
 
 
@@ -93,10 +93,11 @@ class _Decoder:
 
     def ask(self, source: BinaryIO | str, options: Message, seconds: float) -> Answer:
         """The answer and the pixels. Raises `TimeoutError`, and other errors after a crash."""
-        path, content = source, b""
+        content = b""
         if not isinstance(source, str):
             source.seek(0)
-            path, content = "", source.read()
+            content = source.read()
+        path = source if isinstance(source, str) else None
         try:
             if self._process is None or self._process.poll() is not None:
                 self._start()
@@ -117,7 +118,7 @@ class _Decoder:
             [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # Decoders print about damaged files.
+            stderr=subprocess.PIPE,  # Not read: see `_end_with_reader`.
             env={**os.environ, **_ALLOCATION},
         )
 
@@ -160,8 +161,11 @@ def _send(stream: IO[bytes], message: Message, content: bytes = b"") -> None:
 def answer_requests() -> None:
     """Answer in JSON and pixels until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C leaves it to finish.
+    _end_with_reader(os.dup(2))
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # What decoders print is no answer.
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)  # Decoders print about damaged files.
     requests = queue.SimpleQueue[Message]()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
     limit_memory()
@@ -198,6 +202,18 @@ def _read_requests(requests: queue.SimpleQueue[Message]) -> None:
             requests.put(request)
     finally:
         os._exit(0)
+
+
+def _end_with_reader(pipe: int) -> None:
+    """Have the system end this process with the reader of a pipe, which is not written to.
+
+    Linux only. The decoder of JPEG 2000 lets no other thread run, so none notices the end.
+    """
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_WRONLY | os.O_ASYNC)  # SIGIO, which kills.
 
 
 def limit_memory() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from captioner.errors import UserError, refuse_missing
-from captioner.vision.pixels import BUDGET, ORIGINAL_SIZE, check_size, decode, is_heavy
+from captioner.vision.pixels import BUDGET, DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -182,20 +182,20 @@ def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> ImageFile.Image
 
 
 def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
-    """Refuse JPEG 2000 of other than 8 bits a channel, except greys of more.
+    """Note the bits of each channel of JPEG 2000; refuse colour of more than 8.
 
-    Pillow rounds colours of 16 bits to (value + 128) >> 8 in 8 bits: 65,408 becomes black. It
-    shifts fewer bits left: white becomes grey.
+    Pillow rounds colours of 16 bits to (value + 128) >> 8 in 8 bits: 65,408 becomes black.
     """
     place = file.tell()
     file.seek(0)
-    _, _, head = file.read(1 << 20).partition(b"\xff\x4f\xff\x51")  # The codestream's.
+    _, start, head = file.read(1 << 20).partition(b"\xff\x4f\xff\x51")  # The codestream's.
     file.seek(place)
     count = int.from_bytes(head[36:38], "big")  # ISO/IEC 15444-1, A.5.1: SIZ.
-    depths = {(depth & 127) + 1 for depth in head[38 : 38 + 3 * count : 3]}
-    if depths - {8} and image.mode[0] != "I":
-        fault = "is JPEG 2000 of other than 8 bits a colour, which is not read"
+    depths = [(depth & 127) + 1 for depth in head[38 : 38 + 3 * count : 3]]
+    if start and max(depths, default=0) > 8 and image.mode[0] != "I":
+        fault = "is JPEG 2000 of more than 8 bits a colour, which is not read"
         raise UserError(f"{name} {fault}: save it as PNG, TIFF or JPEG")
+    image.info[DEPTHS] = depths
 
 
 def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> ImageFile.ImageFile:

@@ -1,6 +1,7 @@
 """Estimates what decoding a photo costs; converts its pixels to upright 8-bit RGB."""
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO
 
@@ -16,6 +17,7 @@ BUDGET = Budget(HELD)  # Shared by the photos decoded at a time, here and in dec
 LONGEST_SIDE = 30_000  # pixels
 LONGEST_SHAPE = 100  # Longer side over shorter.
 ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
+DEPTHS = "bits of each channel"  # In `Image.info`, of JPEG 2000.
 
 # By sample format and bits: types of TIFF greys that Pillow reads with the other sign.
 _TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
@@ -128,7 +130,10 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _to_8_bits(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
-    """The image, scaled if it has more bits or a sign. tags: of a TIFF file."""
+    """The image, scaled if it has more bits, fewer or a sign. tags: of a TIFF file."""
+    depths = image.info.get(DEPTHS, ())
+    if len(depths) == len(image.getbands()) and min(depths) < 8:
+        return _spread(image, depths)
     kind = tuple(tags.get(tag, (1,))[0] for tag in (SAMPLEFORMAT, BITSPERSAMPLE))
     if image.mode[0] not in "IF" and kind not in _TIFF_TYPES:
         return image
@@ -136,6 +141,15 @@ def _to_8_bits(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
     if tags.get(PHOTOMETRIC_INTERPRETATION) == 0:  # White is 0; Pillow inverts 8 bits only.
         image = ImageOps.invert(image)
     return image
+
+
+def _spread(image: Image.Image, depths: Sequence[int]) -> Image.Image:
+    """White as 255, indices of a palette as they are: Pillow shifts fewer bits left."""
+    table: list[int] = []
+    for bits in depths:
+        step = 1 if image.mode == "P" else 255 / (2**bits - 1)
+        table += [round((value >> (8 - bits)) * step) for value in range(256)]
+    return image.point(table)
 
 
 def _scaled(image: Image.Image, dtype: str | None) -> Image.Image:

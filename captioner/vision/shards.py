@@ -39,6 +39,7 @@ PATH_COLUMNS = (
 )
 
 _TEXT_SUFFIXES = (".txt", ".json")  # Of texts beside photos in a tar.
+_SPARSE = ("GNU.sparse.", "SCHILY.realsize", "SUN.holes")  # Headers of files without their holes.
 
 _NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
 _LARGEST_MEMBER = 2**29  # Bytes of a photo or a text.
@@ -228,7 +229,7 @@ def _of_tar(path: str, report: Report) -> ShardRecords:
     with _reported(path, report):
         for info in _members(path):
             name = posixpath.normpath(info.name)
-            if info.issparse():
+            if info.issparse() or any(key.startswith(_SPARSE) for key in info.pax_headers):
                 places[name] = None
                 faults[name] = "is a sparse file, which is not read"
             elif info.isfile():

@@ -219,6 +219,8 @@ SPARSE = [
     {"GNU.sparse.size": "9", "GNU.sparse.numblocks": "1"},
     {"GNU.sparse.map": "0,3,6,3", "GNU.sparse.size": "9"},
     {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"},
+    {"GNU.sparse.major": "2", "GNU.sparse.minor": "7"},
+    {"SCHILY.realsize": "9"},
 ]
 
 
