@@ -1,7 +1,9 @@
 """The steps of the decoder loop in torch, with its strategies."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -88,27 +90,25 @@ class BeamSearch:
 class Sampling:
     """Draws each next token from the model's distribution.
 
-    generator: the source of randomness. width: independent samples of a source.
-    temperature: divides the logits; below 1 sharpens, above 1 flattens.
-    top_k: keeps the k most probable tokens; 0 keeps all.
-    top_p: keeps the fewest tokens whose probabilities sum to at least p (Holtzman et al. 2020,
-        *The Curious Case of Neural Text Degeneration*, equation 2).
+    search: `n_best` is the number of independent samples of a source. `temperature` divides the
+        logits. `top_k` keeps the k most probable tokens, 0 all; `top_p` the fewest whose
+        probabilities sum to at least p (Holtzman et al. 2020, *The Curious Case of Neural Text
+        Degeneration*, equation 2).
+    generator: the source of randomness.
     """
 
+    search: AnySearch
     generator: torch.Generator
-    width: int = 1
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
     drops_finished: ClassVar[bool] = False
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
-        """Like `BeamSearch.choose`, but samples; the first step copies one row `width` times."""
+        """Like `BeamSearch.choose`, but samples; the first step copies one row `n_best` times."""
         batch_size, rows, _ = steps.shape
+        width = self.search.n_best
         parents = torch.arange(rows, device=steps.device).expand(batch_size, rows)  # (B, K)
-        if rows < self.width:
-            parents = parents.new_zeros(batch_size, self.width)
-            steps = steps.expand(-1, self.width, -1)  # (B, width, V)
+        if rows < width:
+            parents = parents.new_zeros(batch_size, width)
+            steps = steps.expand(-1, width, -1)  # (B, width, V)
         tokens = sample(self.distribution(steps), self.generator)
         return Choice(
             parents=parents,
@@ -121,18 +121,19 @@ class Sampling:
         """Log-probabilities (..., V) -> the probabilities (..., V) of the draw."""
         steps = steps.float()
         limits = torch.finfo(steps.dtype)
-        temperature = min(max(self.temperature, limits.tiny), limits.max)
+        temperature = min(max(self.search.temperature, limits.tiny), limits.max)
         logits = (steps - steps.amax(dim=-1, keepdim=True)) / temperature  # 0 at the highest
         size = logits.shape[-1]
-        count = min(self.top_k, size) or size  # k
-        if count == size and self.top_p == 1:
+        top_p = self.search.top_p
+        count = min(self.search.top_k, size) or size  # k
+        if count == size and top_p == 1:
             return torch.softmax(logits, dim=-1)
         ordered, order = logits.topk(count, dim=-1)  # (..., k)
         probabilities = torch.softmax(ordered, dim=-1)  # (..., k), falling
-        if self.top_p < 1:
+        if top_p < 1:
             before = probabilities.cumsum(dim=-1).roll(1, dims=-1)  # mass ahead of each token
             before[..., 0] = -1.0  # The first is kept, also at a p that float32 rounds to 0.
-            probabilities = probabilities.masked_fill(before >= self.top_p, 0.0)
+            probabilities = probabilities.masked_fill(before >= top_p, 0.0)
         probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
         return torch.zeros_like(logits).scatter_(-1, order, probabilities)
 
@@ -142,15 +143,9 @@ Strategy = BeamSearch | Sampling
 
 def make_strategy(search: AnySearch, generator: torch.Generator | None = None) -> Strategy:
     """The strategy of a search. generator: for sampling; by default a new one."""
-    if not search.sample:
-        return BeamSearch(search.beam)
-    return Sampling(
-        generator or make_generator(search),
-        width=search.n_best,
-        temperature=search.temperature,
-        top_k=search.top_k,
-        top_p=search.top_p,
-    )
+    if search.sample:
+        return Sampling(search, generator or make_generator(search))
+    return BeamSearch(search.beam)
 
 
 def make_generator(search: AnySearch, device: torch.device | str = "cpu") -> torch.Generator:
@@ -190,11 +185,8 @@ def advance(
         ranks = torch.where(live, places, places + width)
         # Live rows first, so that `narrow` is a slice.
         order = ranks.topk(width, dim=1, largest=False).indices  # (B, K')
-        parents = parents.gather(1, order)
-        tokens = tokens.gather(1, order)
-        terms = terms.gather(1, order)
-        live = live.gather(1, order)
-        is_end = is_end.gather(1, order)
+        rows = parents, tokens, terms, live, is_end
+        parents, tokens, terms, live, is_end = (each.gather(1, order) for each in rows)
     totals = beam.totals.gather(1, parents) + terms
     weights = step.weights if keep_attention else step.weights[..., :0]  # (B, K, L or 0)
     state, past, weights = select_rows((step.state, beam.history, weights), parents)
@@ -220,26 +212,20 @@ def advance(
 
 @dataclass
 class TorchStepper:
-    """The `Stepper` of a decoder: `advance` with its arguments."""
+    """The `Stepper` of a decoder. extend: `advance` with its other arguments."""
 
     decoder: Decoder
     memory: Memory
     start_token: int
-    end_token: int
-    strategy: Strategy
     constraints: Constraints
-    length_normalisation: float
-    keep_attention: bool
+    drops_finished: bool
+    extend: Callable[..., Advanced]
     rules: Rules | None = None
 
     @property
     def batch_size(self) -> int:
         """B, the sources of the memory."""
         return self.memory.batch_size
-
-    @property
-    def drops_finished(self) -> bool:
-        return self.strategy.drops_finished
 
     def start(self) -> Beam:
         """One row a source, of the start token."""
@@ -259,15 +245,7 @@ class TorchStepper:
         if self.rules is None:
             rules = self.constraints.rules(step.logits.shape[-1])
             self.rules = to_device(rules, step.logits.device)
-        return advance(
-            step,
-            beam,
-            strategy=self.strategy,
-            rules=self.rules,
-            end=self.end_token,
-            length_normalisation=self.length_normalisation,
-            keep_attention=self.keep_attention,
-        )
+        return self.extend(step, beam, rules=self.rules)
 
     def narrow(self, beam: Beam, width: int) -> Beam:
         """Keep the first `width` rows of each source."""
@@ -310,20 +288,19 @@ def decode(
     keep_attention: collect attention maps, which takes time; a coverage penalty needs them.
 
     Returns the hypotheses of each of the B sources, best score first but cut ones last: at least
-    one, at most `strategy.width`. A source decodes alike alone and in a batch, up to rounding,
+    one, at most the strategy's width. A source decodes alike alone and in a batch, up to rounding,
     except by sampling, where one generator serves the batch.
     """
-    constraints = constraints or Constraints()
-    stepper = TorchStepper(
-        decoder,
-        memory,
-        start_token=start,
-        end_token=end,
-        strategy=strategy or BeamSearch(),
-        constraints=constraints,
+    constraints, strategy = constraints or Constraints(), strategy or BeamSearch()
+    extend = partial(
+        advance,
+        strategy=strategy,
+        end=end,
         length_normalisation=length_normalisation,
         keep_attention=keep_attention or coverage_penalty > 0,
     )
+    drops_finished = strategy.drops_finished
+    stepper = TorchStepper(decoder, memory, start, constraints, drops_finished, extend)
     mask = None
     if coverage_penalty > 0 and memory.mask is not None:
         mask = memory.mask.cpu().numpy()  # (B, L)

@@ -9,6 +9,7 @@ from captioner.errors import UserError
 from captioner.schema import LENGTH, Config, Length, Seed
 
 Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # A result's length.
+Width = Annotated[int, Field(ge=1, le=1_000)]  # A beam's.
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # The options that need `sample`.
 
@@ -16,12 +17,9 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")  # The options that need `s
 class AnySearch(Config):
     """How captions and translations are searched for."""
 
-    beam: int = Field(5, ge=1, le=1_000, description="beam size; 1 is greedy search")
-    n_best: int = Field(
-        1,
-        ge=1,
-        le=1_000,
-        description="results a photo or sentence; more than the beam widens the beam",
+    beam: Width = Field(5, description="beam size; 1 is greedy search")
+    n_best: Width = Field(
+        1, description="results a photo or sentence; more than the beam widens the beam"
     )
     length_normalisation: float = Field(
         0.0, ge=0, le=10, description="divide scores by ((5 + length) / 6) to this power"

@@ -29,7 +29,7 @@ class SelfCriticalConfig(Config):
         description="what a sample's reward is compared with: greedy, that of greedy search "
         "(Rennie et al. 2017, equation 9), or new, the mean of the other samples (Luo 2020)",
     )
-    samples: int = Field(5, ge=1, le=10_000, description="captions a photo; 2 or more with new")
+    samples: int = Field(5, ge=1, le=1_000, description="captions a photo; 2 or more with new")
     cross_entropy_weight: Weight = Field(0.0, description="of the photo's own caption")
     content_words_weight: Weight = Field(
         0.0, description="of the content words that a reference has less those that none has"

@@ -159,7 +159,8 @@ class SelfCriticalLoss(CaptioningLoss):
         with evaluation_mode(self.decoder):
             memory = self.decoder.remember(annotations)
             generator = torch.Generator(device).manual_seed(batch.seed)
-            samples = self._captions(memory, Sampling(generator, config.samples))
+            sampling = Sampling(AnySearch(sample=True, n_best=config.samples), generator)
+            samples = self._captions(memory, sampling)
             rewards = self.reward(batch.rows, samples).to(device, non_blocking=True)  # (B, K)
             report = {"reward": rewards.mean()}
             if config.baseline == "greedy":

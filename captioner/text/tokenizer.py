@@ -5,17 +5,14 @@ The rules were derived from the evaluation program's output, oddities included.
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from string import ascii_lowercase
 
 from captioner.text.languages import word_list
 
-ENDING, STATES, TITLES, BEFORE_NUMBER, SENTENCE_STARTS = map(
-    word_list, ("ending", "states", "titles", "before_number", "sentence_starts")
-)
-"""Abbreviations, and words that begin a sentence; each file says what its words are."""
+ABBREVIATIONS = {name: word_list(name) for name in ("ending", "states", "titles", "before_number")}
+"""By the name of their file, which says what they are."""
 
 SPLIT_WORDS = frozenset(["cannot", "gonna", "gotta", "gimme", "lemme", "wanna"])
 """Words split after three letters: "can not"."""
@@ -25,7 +22,7 @@ PUNCTUATION = frozenset({"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--
 after lower-casing and misses "-lrb-": brackets stay."""
 
 _PLAIN = re.compile(r"[A-Za-z]+(?:(?:,? |-)[A-Za-z]+)* ?\.?[ \n]*")
-_KEEP_PERIOD = {*ascii_lowercase, *ENDING, *STATES, *TITLES, *BEFORE_NUMBER}
+_KEEP_PERIOD = {*ascii_lowercase}.union(*ABBREVIATIONS.values())
 ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&nbsp;": " "}
 QUOTES = str.maketrans(
     {"‘": "`", "‛": "`", "‹": "`", "’": "'", "›": "'", "“": "``", "«": "``", "”": "''", "»": "''"}
@@ -37,10 +34,6 @@ SIGNS = {
 }
 
 
-def _any_of(words: Iterable[str]) -> str:
-    return "|".join(map(re.escape, sorted(words)))
-
-
 @cache
 def _token() -> re.Pattern[str]:
     """At each position the first rule that matches wins; lookaheads keep longer tokens whole.
@@ -50,9 +43,9 @@ def _token() -> re.Pattern[str]:
     """
     grammar = (Path(__file__).parent / "words" / "tokens.grammar").read_text(encoding="utf-8")
     definitions, _, rules = grammar.partition("\n\n")
-    lists = (SPLIT_WORDS, ENDING, STATES, TITLES, BEFORE_NUMBER, SENTENCE_STARTS)
-    names = ("split_words", "ending", "states", "titles", "before_number", "sentence_starts")
-    parts = dict(zip(names, map(_any_of, lists), strict=True))
+    lists = {"split_words": SPLIT_WORDS, "sentence_starts": word_list("sentence_starts")}
+    lists |= ABBREVIATIONS
+    parts = {name: "|".join(map(re.escape, sorted(words))) for name, words in lists.items()}
 
     def filled(text: str) -> str:
         return re.sub(r"\{([a-z_]+)\}", lambda name: parts[name[1]], text)

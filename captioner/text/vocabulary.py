@@ -12,6 +12,8 @@ from functools import cache
 from itertools import chain, groupby, takewhile
 from typing import Any, ClassVar, NamedTuple
 
+from typing_extensions import Self
+
 from captioner.errors import CONTROLS, UserError
 from captioner.files import LARGEST_CONFIG, read_json, write_json
 from captioner.text.languages import is_valid_unicode, plain_text
@@ -121,9 +123,7 @@ class WordVocabulary:
     case: str = "sentence"
 
     @classmethod
-    def learn(
-        cls, texts: Iterable[str], minimum_count: int = 2, case: str = "sentence"
-    ) -> "WordVocabulary":
+    def learn(cls, texts: Iterable[str], minimum_count: int = 2, case: str = "sentence") -> Self:
         """Keep every token that occurs at least `minimum_count` times in the texts."""
         inside, first = Counter[str](), Counter[str]()
         for text in texts:

@@ -74,8 +74,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         _read_record(folder, record)
         self._start = _map_rows(folder, record).offset
         self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
-        self._pending: dict[int, bytes] = {}
-        self._marks: dict[int, bytes] = {}
+        self._pending: dict[int, tuple[bytes, bytes]] = {}  # By row: its vectors, and its mark.
         self._flushed = time.monotonic()
 
     def forget_changed(self, states: Sequence[Sequence[int]]) -> list[str]:
@@ -116,8 +115,8 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         """Write vectors (B, L, D) to rows; unreadable: those of photos that cannot be read."""
         content = vectors.detach().to(torch.float16).cpu().contiguous().numpy()  # (B, L, D)
         for row, values in zip(rows, content, strict=True):
-            self._pending[row] = values.tobytes()
-            self._marks[row] = bytes([_UNREADABLE if row in unreadable else _DONE])
+            mark = _UNREADABLE if row in unreadable else _DONE
+            self._pending[row] = values.tobytes(), bytes([mark])
         if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
             self.flush()
 
@@ -126,20 +125,20 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         if not self._pending:
             return
         done = self.folder / f"done-{self.rank}.bin"
-        written = (self.folder / ROWS, self._start, self._pending), (done, 0, self._marks)
+        vectors, marks = zip(*self._pending.values(), strict=True)
+        written = (self.folder / ROWS, self._start, vectors), (done, 0, marks)
         # Files, not a writable map: on a full disk a write to a map kills the process.
         with files.refuse_os_errors(f"cannot write feature store {self.folder}"):
             done.touch()
             files.flush_folder(self.folder)
-            for path, start, items in written:
+            for path, start, contents in written:
                 with path.open("r+b") as file:
-                    for row, content in items.items():
+                    for row, content in zip(self._pending, contents, strict=True):
                         file.seek(start + row * len(content))
                         file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
         self._pending.clear()
-        self._marks.clear()
         self._flushed = time.monotonic()
 
     def __exit__(self, *error: object) -> None:

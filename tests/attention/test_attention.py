@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -67,9 +66,7 @@ def test_concat_halves_start_on_one_scale() -> None:
 
 
 @pytest.mark.parametrize("make", [AdditiveScore, ConcatScore])
-def test_decoding_by_the_code_for_cpus_gives_the_same_scores(
-    make: type[AdditiveScore], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decoding_by_the_code_for_cpus_gives_the_same_scores(make, monkeypatch) -> None:
     score = make(4, 6, 7)
     with torch.no_grad():
         fast = scores(score)
@@ -96,15 +93,11 @@ def test_contexts_alone_are_those_with_weights(masked: bool, training: bool) -> 
     assert torch.allclose(again.weights.sum(dim=-1), torch.ones(3, 2, 4))  # behind the weights.
 
 
-def heads(memory_mask: Tensor | None, mask: Tensor, name: str = "forward") -> Callable[[], object]:
+def heads(memory_mask: Tensor | None, mask: Tensor, name: str = "forward") -> None:
     """Multi-head attention of 4 queries to 3 positions of 2 sources."""
-
-    def attend() -> object:
-        attention = MultiHeadAttention(8, 6, 2)
-        memory = attention.remember(torch.zeros(2, 3, 6), memory_mask)
-        return getattr(attention, name)(torch.zeros(2, 4, 8), memory, mask)
-
-    return attend
+    attention = MultiHeadAttention(8, 6, 2)
+    memory = attention.remember(torch.zeros(2, 3, 6), memory_mask)
+    getattr(attention, name)(torch.zeros(2, 4, 8), memory, mask)
 
 
 VALUES, ALL = torch.zeros(2, 5, 3), torch.ones(2, 5, dtype=torch.bool)
@@ -114,27 +107,17 @@ LATE = torch.tensor([[True] * 3, [False, True, True]])
 
 
 @pytest.mark.parametrize(
-    ("keys", "mask", "sentence"),
+    ("attend", "arguments", "sentence"),
     [
-        (VALUES[:, :4], None, "(2, 4, 3)] differ in (B, [N,] L)"),
-        (VALUES, ALL[:1], "mask (1, 5) is not (B, L) (2, 5)"),
-        (VALUES, ALL.float(), "must be boolean (True = may be attended)"),
-        (VALUES, SECOND_EMPTY, "row [1] has no position that may be"),
+        (Memory, (VALUES, VALUES[:, :4]), "(2, 4, 3)] differ in (B, [N,] L)"),
+        (Memory, (VALUES, VALUES, ALL[:1]), "mask (1, 5) is not (B, L) (2, 5)"),
+        (Memory, (VALUES, VALUES, ALL.float()), "must be boolean (True = may be attended)"),
+        (Memory, (VALUES, VALUES, SECOND_EMPTY), "row [1] has no position that may be"),
+        (heads, (LATE, FIRST), "row [1, 0, 0] has no position"),
+        (heads, (LATE, FIRST, "context"), "row [1, 0, 0] has no position"),
+        (heads, (None, FIRST.float()), "must be boolean"),
     ],
 )
-def test_a_wrong_memory_is_named(keys: Tensor, mask: Tensor | None, sentence: str) -> None:
+def test_a_mistake_about_masks_is_named(attend, arguments, sentence) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        Memory(VALUES, keys, mask)
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (heads(LATE, FIRST), "row [1, 0, 0] has no position"),
-        (heads(LATE, FIRST, "context"), "row [1, 0, 0] has no position"),
-        (heads(None, FIRST.float()), "must be boolean"),
-    ],
-)
-def test_a_mistake_about_masks_of_heads_is_named(make: Callable[[], object], sentence: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(sentence)):
-        make()
+        attend(*arguments)

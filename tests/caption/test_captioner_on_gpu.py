@@ -12,6 +12,7 @@ from torch import nn
 import captioner
 from captioner.backends import torch_captions
 from captioner.decoding.loop import BeamSearch, Sampling, decode
+from captioner.decoding.options import AnySearch
 from captioner.models import caption_config
 from captioner.models.caption_losses import (
     CaptioningBatch,
@@ -81,10 +82,11 @@ def test_ten_steps_of_training_and_a_search(name: str, precision: str) -> None:
         assert last < first
     decoder: Any = loss.decoder.eval()
     memory = decoder.remember(make_batch().source.to(DEVICE))
-    generator = torch.Generator(DEVICE).manual_seed(0)
-    for strategy in (BeamSearch(5), Sampling(generator, 3), Sampling(torch.Generator(), 3)):
+    three = AnySearch(sample=True, n_best=3)
+    samplings = [Sampling(three, torch.Generator(device)) for device in (DEVICE, "cpu")]
+    for strategy, width in ((BeamSearch(5), 5), *((sampling, 3) for sampling in samplings)):
         ranked = decode(decoder, memory, start=1, end=2, strategy=strategy)
-        assert [len(each) for each in ranked] == [strategy.width] * 6
+        assert [len(each) for each in ranked] == [width] * 6
 
 
 def test_the_packaged_model_gives_the_captions_of_the_cpu() -> None:

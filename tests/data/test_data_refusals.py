@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 from samples import Patch
 
 from captioner.data import shapes
@@ -53,9 +54,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("kind", TEXTS)
 @given(st.data())
-def test_any_text_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
-) -> None:
+def test_any_text_is_read_or_refused(tmp_path_factory, kind, data) -> None:
     name, valid = TEXTS[kind]
     start, end = (data.draw(st.integers(0, len(valid))) for _ in range(2))
     inserted = data.draw(st.text() | st.text(st.sampled_from(valid)))
@@ -79,6 +78,7 @@ EMPTY = changed("karpathy", "images", sentences=[{"raw": " . "}])
 UNSAID = changed("karpathy", "images", sentences=[{}])
 DAMAGED = f"a.jpg#0\t \na.jpg#2 no tab\na.jpg\tnone\na#x\tx\na.jpg#{'9' * 5000}\tx\n #1\tx"
 OUTLINE = "annotation 1 in instance .* neither polygons, .*nor run lengths that"
+TWICE = "image,Caption,caption\na.jpg,One,Two\n"
 ADDRESSES = "url,text\nhttps://example.org/1.jpg,One\n"
 THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
 
@@ -111,18 +111,9 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
         ("table", "t.json", "{}", "is not a list of rows"),
         ("table", "t.csv", ADDRESSES, "address, such as https://example.org/1.jpg; photos are"),
         ("table", "t.xlsx", "PK", r"table .*t\.xlsx has no column \"image\""),
-        (
-            "instances",
-            "i.json",
-            changed("instances", "images", height=0),
-            "should be greater than or equal to 1, found 0",
-        ),
-        (
-            "instances",
-            "i.json",
-            changed("instances", "images", width=10**9),
-            "less than or equal to 20000",
-        ),
+        ("table", "t.csv", TWICE, r't\.csv has two columns "caption"; rename one'),
+        ("instances", "i.json", changed("instances", "images", height=0), "equal to 1, found 0"),
+        ("instances", "i.json", changed("instances", "images", width=10**9), "equal to 20000"),
         ("instances", "i.json", changed("instances", "annotations", image_id=3), "of image 3"),
         ("instances", "i.json", changed("instances", "annotations", category_id=3), "category 3"),
         *(
@@ -138,9 +129,7 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
         ("synonyms", "s.txt", "-: dog house", "has no category"),
     ],
 )
-def test_ill_formed_files_are_refused_by_name(
-    tmp_path: Path, kind: str, name: str, content: str | None, message: str
-) -> None:
+def test_ill_formed_files_are_refused_by_name(tmp_path, kind, name, content, message) -> None:
     file = tmp_path / name
     if content is not None:
         file.write_text(content)
@@ -162,21 +151,16 @@ def test_ill_formed_files_are_refused_by_name(
         (None, b"", r"text file .*a\.en does not exist"),
     ],
 )
-def test_sentences_without_a_translation_are_refused(
-    tmp_path: Path, source: bytes | None, target: bytes, message: str
-) -> None:
+def test_sentences_without_a_translation_are_refused(tmp_path, source, target, message) -> None:
     (tmp_path / "a.de").write_bytes(target)
     if source is not None:
         (tmp_path / "a.en").write_bytes(source)
-    with pytest.raises(UserError, match=message):
-        read_parallel(tmp_path / "a.en", tmp_path / "a.de")
+    refuses(message, read_parallel, tmp_path / "a.en", tmp_path / "a.de")
 
 
 def test_values_that_make_no_pictures_are_refused_by_name(monkeypatch: Patch) -> None:
     for field, value in (("image_size", 8), ("objects", (3, 2)), ("object_size", (0.2, 0.9))):
-        with pytest.raises(UserError, match=f"^{field} "):
-            ShapesConfig(**{field: value})  # type: ignore[arg-type]
+        refuses(f"^{field} ", ShapesConfig, **{field: value})  # type: ignore[arg-type)
     monkeypatch.setattr(shapes, "_ATTEMPTS", 10)
     crowded = ShapesConfig(objects=(4, 4), object_size=(0.5, 0.5))
-    with pytest.raises(UserError, match="no room"):
-        generate_example(0, seed=0, config=crowded)
+    refuses("no room", generate_example, 0, seed=0, config=crowded)

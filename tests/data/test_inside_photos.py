@@ -1,7 +1,6 @@
 """A person's description is seen wherever exiftool sees one, and a camera's is nobody's."""
 
 import json
-import shutil
 import struct
 import subprocess
 import zlib
@@ -9,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from data_samples import iptc, photoshop, segment
+from photo_samples import chunk
 from PIL import Image
 from samples import save_described, xmp_packet
 
@@ -17,8 +18,7 @@ from captioner.data.xmp import photo_descriptions, words_of_person
 MINE = "Grandma at the Bodensee, 祖母"
 XMP = xmp_packet(f"<dc:description>{MINE}</dc:description>")
 UTF8 = MINE.encode()
-RECORD = b"\x1c\x02\x78" + len(UTF8).to_bytes(2, "big") + UTF8
-RESOURCE = b"8BIM\x04\x04\0\0" + len(RECORD).to_bytes(4, "big") + RECORD
+RECORD = iptc(UTF8)
 
 XMP_TAGS = ["XMP-dc:Description", "XMP-iptcCore:AltTextAccessibility"]
 XMP_TAGS += ["XMP-iptcCore:ExtDescrAccessibility", "XMP-tiff:ImageDescription"]
@@ -52,13 +52,12 @@ def save(path: Path, **options: object) -> Path:
     return path
 
 
+SUFFIXES_AND_TAGS = [(suffix, tag) for suffix, tags in TAGS.items() for tag in tags]
+
+
 @pytest.mark.exiftool
-@pytest.mark.parametrize(
-    ("suffix", "tag"), [(suffix, tag) for suffix, tags in TAGS.items() for tag in tags]
-)
+@pytest.mark.parametrize(("suffix", "tag"), SUFFIXES_AND_TAGS)
 def test_tags_that_exiftool_shows_are_read(suffix: str, tag: str, tmp_path: Path) -> None:
-    if shutil.which("exiftool") is None:
-        pytest.skip("needs exiftool (Debian's libimage-exiftool-perl)")
     photo = save(tmp_path / f"a.{suffix}")
     assert words_of_person(photo) == ""
     is_ascii = tag in ("EXIF:ImageDescription", "Comment", *IPTC_TAGS)
@@ -70,20 +69,9 @@ def test_tags_that_exiftool_shows_are_read(suffix: str, tag: str, tmp_path: Path
     assert words_of_person(photo) == words
 
 
-def chunk(name: bytes, content: bytes) -> bytes:
-    """A chunk of PNG."""
-    checksum = zlib.crc32(name + content).to_bytes(4, "big")
-    return len(content).to_bytes(4, "big") + name + content + checksum
-
-
 def box(name: bytes, content: bytes) -> bytes:
     """A box of JPEG 2000."""
     return (len(content) + 8).to_bytes(4, "big") + name + content
-
-
-def segment(number: int, content: bytes) -> bytes:
-    """A segment of JPEG."""
-    return bytes([255, number]) + (len(content) + 2).to_bytes(2, "big") + content
 
 
 def profile(name: bytes, content: bytes) -> bytes:
@@ -109,8 +97,9 @@ def exif() -> bytes:
 ADOBE = b"http://ns.adobe.com/xap/1.0/\0"
 OTHER = xmp_packet("<dc:title>1</dc:title>")
 UUID_XMP = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
-DESCRIPTION = b"Description\0"
-PNG_XMP = b"XML:com.adobe.xmp\0"
+PNG_TEXT, PNG_XMP = b"Description\0", b"XML:com.adobe.xmp\0"
+XMP_SEGMENT = segment(0xE1, ADOBE + XMP)
+PACKED_XMP = PNG_XMP + b"\1\0\0\0" + zlib.compress(XMP)
 ITXT = b"\0\0\0\0"
 TRAILER = b"\1" + bytes(range(255, -1, -1)) + b"\0"
 AT_START, AT_END = (lambda all_, new: all_[:2] + new + all_[2:]), (lambda all_, new: all_ + new)
@@ -125,36 +114,20 @@ def before_end(content: bytes, new: bytes) -> bytes:
 # By hand: what exiftool shows, too, but does not write so.
 RARE: dict[str, tuple[str, Callable[[bytes, bytes], bytes], bytes]] = {
     "XMP in several parts": ("jpg", AT_START, segment(0xE1, ADOBE + OTHER) + extended(XMP)),
-    "the first of two packets": (
-        "jpg",
-        AT_START,
-        segment(0xE1, ADOBE + XMP) + segment(0xE1, ADOBE + OTHER),
-    ),
+    "the first of two packets": ("jpg", AT_START, XMP_SEGMENT + segment(0xE1, ADOBE + OTHER)),
     "XMP in UTF-16": ("jpg", AT_START, segment(0xE1, ADOBE + XMP.decode().encode("utf-16"))),
     "two comments": ("jpg", AT_START, segment(0xFE, UTF8) + segment(0xFE, b"CREATOR: x")),
     "XMP behind the pixels": ("png", before_end, chunk(b"iTXt", PNG_XMP + ITXT + XMP)),
-    "compressed XMP": (
-        "png",
-        before_end,
-        chunk(b"iTXt", PNG_XMP + b"\1\0\0\0" + zlib.compress(XMP)),
-    ),
+    "compressed XMP": ("png", before_end, chunk(b"iTXt", PACKED_XMP)),
     "XMP behind frames": ("apng", before_end, chunk(b"iTXt", PNG_XMP + ITXT + XMP)),
     "EXIF behind the pixels": ("png", before_end, chunk(b"eXIf", exif()[6:])),
     "ImageMagick's EXIF": ("png", before_end, profile(b"exif", exif())),
     "ImageMagick's XMP": ("png", before_end, profile(b"xmp", XMP)),
     "ImageMagick's APP1": ("png", before_end, profile(b"APP1", ADOBE + XMP)),
     "bare IPTC": ("png", before_end, profile(b"iptc", RECORD)),
-    "Photoshop's IPTC": ("png", before_end, profile(b"8bim", RESOURCE)),
-    "a Latin text": (
-        "png",
-        before_end,
-        chunk(b"zTXt", b"Description\0\0" + zlib.compress(UTF8)),
-    ),
-    "an international text": (
-        "png",
-        before_end,
-        chunk(b"iTXt", b"Description\0" + b"\0\0de\0x\0" + UTF8),
-    ),
+    "Photoshop's IPTC": ("png", before_end, profile(b"8bim", photoshop(RECORD))),
+    "a Latin text": ("png", before_end, chunk(b"zTXt", PNG_TEXT + b"\0" + zlib.compress(UTF8))),
+    "an international text": ("png", before_end, chunk(b"iTXt", PNG_TEXT + b"\0\0de\0x\0" + UTF8)),
     "XMP behind the frames": ("gif", before_end, b"!\xff\x0bXMP DataXMP" + XMP + TRAILER),
     "XMP in a box of XML": ("jp2", AT_END, box(b"xml ", XMP)),
     "a box in a box": ("jp2", AT_END, box(b"asoc", box(b"uuid", UUID_XMP + XMP))),
@@ -188,11 +161,8 @@ def test_comments_of_codestreams_are_seen_but_for_those_of_programs(tmp_path: Pa
 
 def test_damage_hides_nothing_else(tmp_path: Path) -> None:
     photo = save(tmp_path / "a.png")
-    bad = [
-        b"Description\0\0x",
-        b"Raw profile type iptc\0\0" + zlib.compress(b"\n\n\nzz"),
-        b"xmp\0\0",
-    ]
+    damaged_profile = b"Raw profile type iptc\0\0" + zlib.compress(b"\n\n\nzz")
+    bad = [b"Description\0\0x", damaged_profile, b"xmp\0\0"]
     new = b"".join(chunk(b"zTXt", each) for each in bad)
     new += chunk(b"tEXt", b"xmp\0<x") + chunk(b"tEXt", b"no text") + chunk(b"eXIf", b"II*\0\xff")
     photo.write_bytes(before_end(photo.read_bytes(), new + profile(b"iptc", RECORD)) + b"\0\0")
@@ -212,49 +182,31 @@ CAMERAS = [
     "KODAK EASYSHARE CX7430 ZOOM DIGITAL CAMERA", "motionLevel: 0; weatherinfo: null;",
 ]  # fmt: skip
 PEOPLE = [
-    "Hochzeit",
-    "Oma",
-    "oma",
-    "祖母",
-    "My CAMERA",
-    "Grandpa and his digital camera",
-    "hdr test",
-    "Left: Oma; right: Opa;",
-    "JPEG of Oma",
-]
+    "Hochzeit", "Oma", "oma", "祖母", "My CAMERA", "Grandpa and his digital camera", "hdr test",
+    "Left: Oma; right: Opa;", "JPEG of Oma",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", CAMERAS)
-def test_exif_texts_by_cameras_are_nobodys_words(text: str, tmp_path: Path) -> None:
-    tags = {"description": text, "user": b"ASCII\0\0\0" + text.encode()}
-    copies = f"<tiff:ImageDescription><![CDATA[{text}]]></tiff:ImageDescription>"
-    photo = save_described(tmp_path / "a.jpg", xmp_packet(copies), **tags)
-    assert words_of_person(photo) == ""
-
-
-@pytest.mark.parametrize("text", PEOPLE)
-def test_in_doubt_a_description_is_a_persons(text: str, tmp_path: Path) -> None:
-    photo = save_described(tmp_path / "a.png", user=b"UNICODE\0" + text.encode("utf-16-le"))
-    assert words_of_person(photo) == text
+def test_exif_texts_by_cameras_are_nobodys_words_in_doubt_a_persons(tmp_path: Path) -> None:
+    for text in CAMERAS:
+        tags = {"description": text, "user": b"ASCII\0\0\0" + text.encode()}
+        copies = f"<tiff:ImageDescription><![CDATA[{text}]]></tiff:ImageDescription>"
+        photo = save_described(tmp_path / "a.jpg", xmp_packet(copies), **tags)
+        assert words_of_person(photo) == "", text
+    for text in PEOPLE:
+        photo = save_described(tmp_path / "a.png", user=b"UNICODE\0" + text.encode("utf-16-le"))
+        assert words_of_person(photo) == text
+    for make, words in {"": "", "HUAWEI": "", "HONOR Device Co.": "", "Canon": "smart"}.items():
+        exif = Image.Exif()
+        exif.update({0x010E: "smart", 0x010F: make})
+        assert words_of_person(save(tmp_path / "a.jpg", exif=exif)) == words
 
 
 @pytest.mark.parametrize("text", ["cof", "hdr", "smart", "Screenshot", "A FILM CAMERA", "{me}"])
 def test_a_single_word_in_xmp_iptc_and_png_is_a_persons(text: str, tmp_path: Path) -> None:
     packet = xmp_packet(f"<dc:description>{text}</dc:description>")
-    assert words_of_person(save_described(tmp_path / "a.webp", packet)) == text
-    assert words_of_person(save_described(tmp_path / "a.png", png=text)) == text
-    record = b"\x1c\x02\x78\0" + bytes([len(text)]) + text.encode()
     photo = save(tmp_path / "b.png")
-    photo.write_bytes(before_end(photo.read_bytes(), profile(b"iptc", record)))
-    assert words_of_person(photo) == text
-
-
-@pytest.mark.parametrize(
-    ("make", "words"), [("", ""), ("HUAWEI", ""), ("HONOR Device Co.", ""), ("Canon", "smart")]
-)
-def test_codes_are_those_of_phones(make: str, words: str, tmp_path: Path) -> None:
-    tags = Image.Exif()
-    tags[0x010E] = "smart"
-    if make:
-        tags[0x010F] = make
-    assert words_of_person(save(tmp_path / "a.jpg", exif=tags)) == words
+    photo.write_bytes(before_end(photo.read_bytes(), profile(b"iptc", iptc(text.encode()))))
+    described = save_described(tmp_path / "a.webp", packet)
+    named = save_described(tmp_path / "a.png", png=text)
+    assert [*map(words_of_person, (described, named, photo))] == [text] * 3

@@ -8,52 +8,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pycocotools import mask as reference
 from pycocotools.coco import COCO
+from refusals import refuses
 
-from captioner.data.instances import (
-    CocoInstances,
-    Synonyms,
-    decode_run_lengths,
-    plurals,
-    read_synonyms,
-)
-from captioner.errors import UserError
+from captioner.data.instances import CocoInstances, Synonyms, decode_run_lengths, read_synonyms
 from captioner.text.tokenizer import tokenize
 
-SYNONYMS = Synonyms(
-    {("dog",): "dog", ("puppy",): "dog", ("hot", "dog"): "hot dog", ("man",): "person"}
-)
+SYNONYMS = Synonyms({("puppy",): "dog", ("hot", "dog"): "hot dog", ("man",): "person"})
 SQUARE = [1, 1, 4, 1, 4, 3, 1, 3]  # a polygon: columns 1 to 3, rows 1 to 2
 # Run lengths of the crowd: down the columns of 6 rows; all of columns 6 and 7.
 CROWD = {"size": [6, 8], "counts": [36, 12]}
-
-
-def document() -> dict[str, Any]:
-    return {
-        "info": {"year": 2014},
-        "categories": [
-            {"id": number, "name": name, "supercategory": "x"}
-            for number, name in ((1, "person"), (18, "dog"), (58, "hot dog"))
-        ],
-        "images": [
-            {"id": 42, "file_name": "COCO_val2014_000000000042.jpg", "width": 8, "height": 6},
-            {"id": 7, "file_name": "COCO_val2014_000000000007.jpg", "width": 5, "height": 5},
-        ],
-        "annotations": [
-            thing(1, 42, 18, segmentation=[SQUARE], bbox=[1, 1, 3, 2]),
-            thing(2, 42, 18, segmentation=[[5, 4, 6, 4, 6, 5, 5, 5]], bbox=[5, 4, 1, 1]),
-            thing(3, 42, 1, segmentation=CROWD, iscrowd=1, bbox=[6, 0, 2, 6]),
-        ],
-    }
 
 
 def thing(number: int, image: int, category: int, **fields: Any) -> dict[str, Any]:
     return {"id": number, "image_id": image, "category_id": category, "iscrowd": 0, **fields}
 
 
+CATEGORIES = {1: "person", 18: "dog", 58: "hot dog"}
+DOCUMENT: dict[str, Any] = {
+    "info": {"year": 2014},
+    "categories": [{"id": n, "name": name, "supercategory": "x"} for n, name in CATEGORIES.items()],
+    "images": [
+        {"id": 42, "file_name": "COCO_val2014_000000000042.jpg", "width": 8, "height": 6},
+        {"id": 7, "file_name": "COCO_val2014_000000000007.jpg", "width": 5, "height": 5},
+    ],
+    "annotations": [
+        thing(1, 42, 18, segmentation=[SQUARE], bbox=[1, 1, 3, 2]),
+        thing(2, 42, 18, segmentation=[[5, 4, 6, 4, 6, 5, 5, 5]], bbox=[5, 4, 1, 1]),
+        thing(3, 42, 1, segmentation=CROWD, iscrowd=1, bbox=[6, 0, 2, 6]),
+    ],
+}
+
+
 def read(folder: Path, *annotations: dict[str, Any]) -> CocoInstances:
-    value = document()
-    if annotations:
-        value["annotations"] = list(annotations)
+    value = DOCUMENT | ({"annotations": annotations} if annotations else {})
     return CocoInstances([write_json(folder / "instances_val2014.json", value)])
 
 
@@ -66,7 +53,7 @@ DOGS = {(row, column) for row in (1, 2) for column in (1, 2, 3)} | {(4, 5)}
 
 def test_a_target_is_all_things_of_the_category(tmp_path: Path) -> None:
     as_text = {"image_id": "42", "id": "a"}
-    things = [each | as_text | {"category_id": "18"} for each in document()["annotations"]]
+    things = [each | as_text | {"category_id": "18"} for each in DOCUMENT["annotations"]]
     assert read(tmp_path, *things).categories(42) == {"dog"}
     instances = read(tmp_path)
     name = "COCO_val2014_000000000042.jpg"
@@ -80,8 +67,7 @@ def test_a_target_is_all_things_of_the_category(tmp_path: Path) -> None:
     assert instances.target(42, "hot dog") is instances.target(7, "dog") is None
     for unknown in (43, "043", f"{name}.jpg", ""):
         assert unknown not in instances
-        with pytest.raises(UserError, match=rf"^image {unknown!r} is not in instance file .*2014"):
-            instances.target(unknown, "dog")
+        refuses(rf"^image {unknown!r} is not in instance file", instances.target, unknown, "dog")
 
 
 def test_masks_are_those_of_pycocotools(tmp_path: Path) -> None:
@@ -121,21 +107,18 @@ def test_words_of_a_mention_have_the_things_of_their_category(tmp_path: Path) ->
     assert grounding.source == f"instance file {tmp_path / 'instances_val2014.json'}"
     words_of_both = Synonyms({("bench",): "bench", ("dog",): "dog", ("men",): "person"})
     assert read(tmp_path).known_categories(words_of_both) == {"dog", "person"}
-    with pytest.raises(UserError, match="the word list has none of the categories of instance"):
-        read(tmp_path).grounding(Synonyms({("dogs",): "animal"}))
+    animals = Synonyms({("dogs",): "animal"})
+    refuses("list has none of the categories of instance", read(tmp_path).grounding, animals)
 
 
 def test_several_files_are_one(tmp_path: Path) -> None:
-    second = document()
-    second["images"] = [{"id": 9, "file_name": "COCO_train2014_9.jpg", "width": 8, "height": 6}]
-    second["annotations"] = [thing(1, 9, 58, segmentation=[SQUARE])]
-    named = {"val2014.json": document(), "train2014.json": second}
-    files = [write_json(tmp_path / name, value) for name, value in named.items()]
-    instances = CocoInstances(files)
+    images = [{"id": 9, "file_name": "COCO_train2014_9.jpg", "width": 8, "height": 6}]
+    second = DOCUMENT | {"images": images, "annotations": [thing(1, 9, 58, segmentation=[SQUARE])]}
+    named = {"val2014.json": DOCUMENT, "train2014.json": second}
+    instances = CocoInstances([write_json(tmp_path / name, named[name]) for name in named])
     assert instances.categories(42) == {"person", "dog"}
     assert instances.categories("COCO_train2014_9.jpg") == {"hot dog"}
-    with pytest.raises(UserError, match=r"image 1 is not in .*val2014.json and .*train2014.json"):
-        instances.categories(1)
+    refuses(r"image 1 is not in .*val2014.json and .*train2014.json", instances.categories, 1)
 
 
 @given(
@@ -162,42 +145,28 @@ def named(synonyms: Synonyms, caption: str) -> list[tuple[str, str]]:
     return [(" ".join(words[a:b]), category) for a, b, category in synonyms.mentions(words)]
 
 
-def test_the_longest_phrase_wins_from_left_to_right(tmp_path: Path) -> None:
-    lines = "# Animals\ndog: puppy, Bull  Dog   # and others\n\nhot dog:\n"
-    lines += "-: hot dog stand, dog house\ndog: hound\n"
-    (tmp_path / "words.txt").write_text(lines)
-    synonyms = read_synonyms(tmp_path / "words.txt")
-    assert synonyms.categories == ("dog", "hot dog")
-    words = ["two", "dogs", "and", "a", "hot", "dog", "by", "a", "hot", "dog", "stand"]
-    assert synonyms.mentions(words) == [(1, 2, "dog"), (4, 6, "hot dog")]
-    assert named(synonyms, "a bull dog in a dog house") == [("bull dog", "dog")]
-    assert named(synonyms, "puppies and hounds") == [("puppies", "dog"), ("hounds", "dog")]
-    assert named(synonyms, "hot hot dog hot") == [("hot dog", "hot dog")]
+ANIMALS = "# Animals\ndog: puppy, Bull  Dog   # and others\n\nhot dog:\n"
+ANIMALS += "-: hot dog stand, dog house\ndog: hound\n"
+FRUIT = "fruit: orange, pears\ncolour: oranges\n-: pear"
 
 
 @pytest.mark.parametrize(
     ("text", "caption", "expected"),
     [
-        ("dog: bull dog\n-: dog house", "bulldogs, a doghouse", [("bulldogs", "dog")]),
-        (  # What is listed comes before what is derived.
-            "fruit: orange, pears\ncolour: oranges\n-: pear",
-            "orange oranges pear pears",
-            [("orange", "fruit"), ("oranges", "colour"), ("pears", "fruit")],
-        ),
-        ("orange: tangerine\n-: orange", "an orange tangerine", [("tangerine", "orange")]),
+        (ANIMALS, "dogs, a hot dog by a hot dog stand", {"dogs": "dog", "hot dog": "hot dog"}),
+        (ANIMALS, "a bull dog in a dog house", {"bull dog": "dog"}),
+        (ANIMALS, "puppies and hounds", {"puppies": "dog", "hounds": "dog"}),
+        (ANIMALS, "hot hot dog hot", {"hot dog": "hot dog"}),
+        ("dog: bull dog\n-: dog house", "bulldogs, a doghouse", {"bulldogs": "dog"}),
+        # What is listed comes before what is derived.
+        (FRUIT, "orange pear pears", {"orange": "fruit", "pears": "fruit"}),
+        (FRUIT, "oranges", {"oranges": "colour"}),
+        ("orange: tangerine\n-: orange", "an orange tangerine", {"tangerine": "orange"}),
     ],
 )
-def test_derived_phrases_and_names_that_are_taken_away(
-    tmp_path: Path, text: str, caption: str, expected: list[tuple[str, str]]
-) -> None:
+def test_the_longest_phrase_wins_from_left_to_right(tmp_path, text, caption, expected) -> None:
     (tmp_path / "words.txt").write_text(text)
-    assert named(read_synonyms(tmp_path / "words.txt"), caption) == expected
-
-
-def test_the_packaged_list_has_the_categories_of_coco() -> None:
-    assert len(PACKAGED.categories) == 80
-    last = [plurals(word)[-1] for word in ("boy", "potato", "human")]
-    assert last == ["boys", "potatoes", "humen"]
+    assert named(read_synonyms(tmp_path / "words.txt"), caption) == [*expected.items()]
 
 
 @pytest.mark.parametrize(
@@ -206,17 +175,16 @@ def test_the_packaged_list_has_the_categories_of_coco() -> None:
         ("Two women and a fireman's children", ["person", "person", "person"]),
         ("A man eats a hot dog near a dog", ["person", "hot dog", "dog"]),
         ("A couple of zebras on a zebra crossing", ["zebra"]),
-        ("A cat wearing a bow tie", ["cat", "tie"]),
         ("A television, a tv stand and a computer monitor", ["tv", "tv"]),
         ("A cellphone, a smart phone, a phone booth", ["cell phone", "cell phone"]),
         ("An orange cat eats oranges", ["cat", "orange"]),
-        ("A glass table with glasses of wine", ["dining table", "wine glass"]),
         ("A man in glasses rides a motor bike in the bike lane", ["person", "motorcycle"]),
         ("A baseball player swings a bat at the ball", ["person", "baseball bat", "sports ball"]),
         ("An apple computer and an apple pie", []),
         ("Knives, mice, geese, sheep and buses", ["knife", "mouse", "bird", "sheep", "bus"]),
-        ("A men's room with urinals", ["toilet"]),
+        ("Boys with potatoes", ["person"]),
     ],
 )
 def test_the_packaged_list_reads_captions(caption: str, expected: list[str]) -> None:
+    assert len(PACKAGED.categories) == 80
     assert [category for _, category in named(PACKAGED, caption)] == expected

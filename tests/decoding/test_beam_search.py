@@ -33,35 +33,24 @@ def test_a_narrow_beam_equals_the_search_written_plainly(
     seed, vocabulary_size, width, minimum, more, block, distance, forbid, alpha
 ) -> None:
     decoder = TableDecoder(random_table(seed, vocabulary_size))
-    forbidden, last = ((START,) if forbid else ()), vocabulary_size - 1
-    options = AnySearch(
-        minimum_length=minimum,
-        maximum_length=minimum + more,
-        block_ngrams=block,
-        repeat_distance=distance,
-    )
-    constraints = Constraints(options, forbidden, (last, END))
+    lengths = {"minimum_length": minimum, "maximum_length": minimum + more}
+    options = {**lengths, "block_ngrams": block, "repeat_distance": distance}
+    limits = {"forbidden": (START,) * forbid, "repeatable": (vocabulary_size - 1, END)}
     found = search(
-        decoder,
-        memory_of(3, 8),
-        {"forbidden": forbidden, "repeatable": (last, END)},
-        beam=width,
-        minimum_length=minimum,
-        maximum_length=minimum + more,
-        block_ngrams=block,
-        repeat_distance=distance,
-        length_normalisation=alpha,
+        decoder, memory_of(3, 8), limits, beam=width, length_normalisation=alpha, **options
     )
+
+    def rank(item: tuple[list[int], float]) -> tuple[bool, float]:
+        tokens, total = item
+        is_last = len(tokens) == minimum + more
+        is_cut = is_last and decoder.replay(source, tokens)[-1] < math.log(0.5)
+        return is_cut, -total / ((6 + len(tokens)) / 6) ** alpha
+
     for source, hypotheses in zip((3, 8), found, strict=True):
+        constraints = Constraints(AnySearch(**options), **limits)
         expected = naive_beam_search(decoder, source, width, constraints)
         assert 1 <= len(expected) <= width
-        expected.sort(
-            key=lambda item: (
-                len(item[0]) == minimum + more
-                and decoder.replay(source, item[0])[-1] < math.log(0.5),
-                -item[1] / ((6 + len(item[0])) / 6) ** alpha,
-            )
-        )
+        expected.sort(key=rank)
         for hypothesis, (tokens, total) in zip(hypotheses, expected, strict=True):
             assert hypothesis.tokens == tokens
             assert hypothesis.log_probability == pytest.approx(total, abs=1e-3)

@@ -82,9 +82,8 @@ def test_it_ranks_what_has_ended() -> None:
         cut = {tuple(each.tokens) for each in plain[source] if each.cut}
         expected = sorted(scores, key=lambda tokens: (tokens in cut, -scores[tokens]))
         assert [tuple(each.tokens) for each in ranked[source]] == expected
-        assert [each.score for each in ranked[source]] == pytest.approx(
-            [scores[tokens] for tokens in expected], abs=1e-3
-        )
+        found = [each.score for each in ranked[source]]
+        assert found == pytest.approx([scores[tokens] for tokens in expected], abs=1e-3)
     assert [each.tokens for each in plain[0]] != [each.tokens for each in ranked[0]]
 
 

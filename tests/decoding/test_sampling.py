@@ -7,6 +7,7 @@ import torch
 from table_decoder import TableDecoder, assert_replayed, memory_of, random_table, search
 
 from captioner.decoding.loop import Sampling
+from captioner.decoding.options import AnySearch
 from captioner.decoding.search import Hypothesis
 
 
@@ -67,8 +68,8 @@ def test_a_large_vocabulary_has_the_same_distribution(k, p, temperature) -> None
     logits = 3 * torch.randn(3, 5, 9000, generator=torch.Generator().manual_seed(0))
     logits[..., 17] = float("-inf")
     steps = torch.log_softmax(logits, dim=-1)
-    sampling = Sampling(torch.Generator(), 1, temperature, k, p)
-    found = sampling.distribution(steps)
+    options = AnySearch(sample=True, temperature=temperature, top_k=k, top_p=p)
+    found = Sampling(options, torch.Generator()).distribution(steps)
     expected = by_sorting(steps, temperature, k, p)
     assert found.dtype == torch.float32
     # At the edge of top-p rounding decides on one token.

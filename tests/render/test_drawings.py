@@ -98,13 +98,6 @@ def test_probabilities_title_and_doubt_are_written() -> None:
 SIX = [*WORDS, "over", "the", "grass"]
 
 
-def _read(path: Path) -> list[npt.NDArray[np.int64]]:
-    """The frames (height, width, 3) of a file."""
-    with Image.open(path) as written:
-        frames = ImageSequence.Iterator(written)
-        return [np.asarray(frame.convert("RGB")).astype(int) for frame in frames]
-
-
 def _highlighted_columns(frame: Image.Image) -> npt.NDArray[np.int64]:
     values = np.asarray(frame.convert("RGB")).astype(int)
     near = (np.abs(values - HIGHLIGHT).max(axis=2) < 25)[-40:]
@@ -118,11 +111,11 @@ def test_one_frame_a_word_for_the_given_time_for_ever(tmp_path: Path) -> None:
     save_gif(path, drawn)
     with Image.open(path) as written:
         assert (written.format, written.info["loop"]) == ("GIF", 0)
-        durations = [frame.info["duration"] for frame in ImageSequence.Iterator(written)]
-    assert durations == [800] * 6
+        for expected, frame in zip(drawn, ImageSequence.Iterator(written), strict=True):
+            assert frame.info["duration"] == 800
+            difference = np.asarray(frame.convert("RGB")).astype(int) - np.asarray(expected)
+            assert np.abs(difference).mean() < 8
     assert list(tmp_path.iterdir()) == [path]
-    for expected, frame in zip(drawn, _read(path), strict=True):
-        assert np.abs(frame - np.asarray(expected)).mean() < 8
 
 
 def test_highlight_walks_through_the_words() -> None:
@@ -145,18 +138,14 @@ def test_highlight_walks_through_the_words() -> None:
 
 # Heat maps
 
-ALIGNMENT = Alignment(
-    ["a", "man", "<end>"], ["ein", "$\\frac$"], [[1.0, 0.0, 0.0], [0.0, 0.75, 0.25]]
-)
+ALIGNMENT = Alignment(["a", "man", "<end>"], ["ein", "$\\frac$"], [[1, 0, 0], [0, 0.75, 0.25]])
 
 
 def test_letters_of_no_font_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("captioner.render.typography._FONTS", typography._FONTS[:1])
+    monkeypatch.setattr(typography, "_FONTS", typography._FONTS[:1])
     typography._font.cache_clear()
-    assert (
-        save_heat_map(tmp_path / "map.png", Alignment(["\u72ac", "ä"], ["a"], [[1.0, 0.0]]))
-        == "\u72ac"
-    )
+    drawn = Alignment(["\u72ac", "ä"], ["a"], [[1.0, 0.0]])
+    assert save_heat_map(tmp_path / "map.png", drawn) == "\u72ac"
     typography._font.cache_clear()
 
 

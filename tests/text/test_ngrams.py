@@ -11,11 +11,8 @@ def people(*captions: str) -> PeoplesNgrams:
 def test_unseen_ngrams() -> None:
     written = people("a dog runs", "a cat sits")
     assert written.unseen(["a", "dog", "runs"]) == []
-    assert written.unseen(["a", "dog", "sits"]) == [
-        ("dog", "sits"),
-        ("a", "dog", "sits"),
-        ("dog", "sits", "<end>"),
-    ]
+    ends = [("dog", "sits"), ("a", "dog", "sits"), ("dog", "sits", "<end>")]
+    assert written.unseen(["a", "dog", "sits"]) == ends
 
 
 def test_plurals_and_mass_nouns_take_no_article() -> None:
@@ -45,8 +42,6 @@ def test_plurals_and_mass_nouns_take_no_article() -> None:
 def test_ngrams_of_tokens_by_hand() -> None:
     vocabulary = Vocabulary(["a", "dog", "runs"])  # 4, 5, 6; 1 is the start and 2 the end
     written = people("a dog", "a cat runs", "dog runs")
-    ends = [("dog", "sits"), ("a", "dog", "sits"), ("dog", "sits", "<end>")]
-    assert people("a dog runs", "a cat sits").unseen(["a", "dog", "sits"]) == ends
     ngrams = [(1, 1, 1, 4), (1, 1, 1, 5), (1, 1, 4, 5), (1, 1, 5, 6), (1, 4, 5, 2), (1, 5, 6, 2)]
     assert written.token_ngrams(vocabulary, 4) == ngrams
 

@@ -5,8 +5,8 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
-from captioner.errors import UserError
 from captioner.text.languages import (
     as_sentence,
     is_function_word,
@@ -96,8 +96,7 @@ def test_a_tag_has_its_usual_case(tag: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "d", "french", "de_DE", "de-"])
 def test_a_wrong_language_tag_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"^--language .* is not a language"):
-        language_tag(text, "--language")
+    refuses(r"^--language .* is not a language", language_tag, text, "--language")
 
 
 FRENCH = "Un homme d'une équipe qu'il y a près de l'eau, à côté d’un chien."

@@ -11,9 +11,9 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from refusals import refuses
 from torch import Tensor
 
-from captioner.errors import UserError
 from captioner.schema import to_mapping
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 
@@ -57,25 +57,20 @@ def test_a_store_with_another_record_is_refused(tmp_path: Path) -> None:
     other = RECORD.replace(encoder={"name": "vgg16", "weights": "b"}, mirrored=True)
     differences = "encoder.name, encoder.weights, mirrored; set another features.folder or delete"
     for open_store in (FeatureStore, StoreWriter):
-        with pytest.raises(UserError, match=rf"^feature store .* this run in {differences} it$"):
-            open_store(tmp_path, other)
+        refuses(rf"^feature store .* this run in {differences} it$", open_store, tmp_path, other)
     assert_whole(tmp_path)
 
 
 def test_a_damaged_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"feature store record .*record\.json does not exist"):
-        FeatureStore(tmp_path)
+    refuses(r"feature store record .*record\.json does not exist", FeatureStore, tmp_path)
     fill(tmp_path)
     store, path = FeatureStore(tmp_path), tmp_path / "rows.npy"
     for content in (path.read_bytes()[:-2], b""):
         path.write_bytes(content)
-        with pytest.raises(UserError, match=r"damaged: rows\.npy is not whole; delete the store"):
-            FeatureStore(tmp_path)
-        with pytest.raises(UserError, match=r"damaged: rows\.npy is not whole"):
-            store.read([8, 9])
+        refuses(r"damaged: rows\.npy is not whole; delete the store", FeatureStore, tmp_path)
+        refuses(r"damaged: rows\.npy is not whole", store.read, [8, 9])
     (tmp_path / "record.json").write_text(json.dumps({**to_mapping(RECORD), "images": [1]}))
-    with pytest.raises(UserError, match=r"record\.json: images.* should be"):
-        StoreWriter(tmp_path, RECORD)
+    refuses(r"record\.json: images.* should be", StoreWriter, tmp_path, RECORD)
 
 
 @pytest.mark.parametrize("stop_at", [0, 6, 11])
@@ -88,8 +83,7 @@ def test_a_stopped_extraction_goes_on_where_it_was(tmp_path: Path, stop_at: int)
     with pytest.raises(KeyboardInterrupt):
         fill(tmp_path, encode=encode)
     before = 2 * (stop_at // 2)
-    with pytest.raises(UserError, match=f"unfinished: {before} of 20 rows"):
-        FeatureStore(tmp_path, RECORD)
+    refuses(f"unfinished: {before} of 20 rows", FeatureStore, tmp_path, RECORD)
     assert fill(tmp_path) == list(range(before, 20))
     assert_whole(tmp_path)
 
@@ -107,16 +101,14 @@ def test_another_number_of_processes_goes_on(tmp_path: Path) -> None:
 def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=479)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(UserError, match="takes 480 bytes, and the disk has 479"):
-        StoreWriter(tmp_path, RECORD)
+    refuses("takes 480 bytes, and the disk has 479", StoreWriter, tmp_path, RECORD)
     monkeypatch.undo()
 
     writer = StoreWriter(tmp_path, RECORD)
     writer.write([6, 7], vectors([6, 7]))
     error = OSError(28, "No space left on device")
     monkeypatch.setattr(os, "fsync", Mock(side_effect=error))
-    with pytest.raises(UserError, match=r"cannot write feature store .*: No space left"):
-        writer.flush()
+    refuses(r"cannot write feature store .*: No space left", writer.flush)
     monkeypatch.undo()
     assert fill(tmp_path) == list(range(20))
     assert_whole(tmp_path)

@@ -12,9 +12,9 @@ from unittest import mock
 import pyarrow
 import pyarrow.parquet
 import pytest
+from refusals import refuses
 from samples import Patch, photo_bytes, write_parquet, write_tar
 
-from captioner.errors import UserError
 from captioner.vision import shards
 from captioner.vision.images import load_image
 from captioner.vision.shards import ShardMember, find_photos, numbered, read_shards
@@ -23,6 +23,12 @@ from captioner.vision.shards import ShardMember, find_photos, numbered, read_sha
 def photos_of(pattern: Path) -> dict[str, Any]:
     """The photos that a pattern names, by name, of shards without a fault."""
     return {name: record["image"] for name, record in read_shards(pattern, pytest.fail)}
+
+
+def names_and_reports(path: Path) -> tuple[list[str], list[str]]:
+    """The names of the photos of a shard, and what is told about it."""
+    reports: list[str] = []
+    return [name for name, _ in read_shards(path, reports.append)], reports
 
 
 def test_numbers_in_braces_name_shards(tmp_path: Path) -> None:
@@ -93,9 +99,7 @@ def test_links_of_tars_are_followed_within_them_and_others_are_named(tmp_path: P
     assert {name: photo.read() for name, photo in photos.items()} == expected
     assert records[f"{path}/d/1.jpg"][".txt"].read() == b"text"
     assert [each.split(" is a link to ")[0] for each in reports] == [f"{path}/{n}" for n in LOST]
-    assert (
-        reports[0] == f"{path}/circle.jpg is a link to round.jpg, which leads to no file in the tar"
-    )
+    assert reports[0].endswith(" is a link to round.jpg, which leads to no file in the tar")
 
 
 @pytest.mark.parametrize("form", ["struct", "path first", "binary"])
@@ -145,10 +149,9 @@ def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None
         (table, table.read_bytes()[:-9], 0, "Parquet magic bytes not found"),
     ):
         path.write_bytes(damaged)
-        problems: list[str] = []
-        assert len(list(read_shards(path, problems.append))) == photos
-        assert re.match(f"{path} cannot be read to its end: .*{reason}", problems[0])
-        assert len(problems) == 1
+        names, (problem,) = names_and_reports(path)
+        assert len(names) == photos
+        assert re.match(f"{path} cannot be read to its end: .*{reason}", problem)
 
 
 def test_a_photo_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path: Path) -> None:
@@ -160,8 +163,7 @@ def test_a_photo_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path:
     reasons = ["p.parquet/0 is not an image", "p.parquet/1 has no photo"]
     reasons += [rf"q\.parquet/{row} has no photo: .*{path} is no" for row, path in enumerate(paths)]
     for member, reason in zip([*photos[:2], *lost], reasons, strict=True):
-        with pytest.raises(UserError, match=rf"^{tmp_path}/{reason}"):
-            load_image(member)
+        refuses(rf"^{tmp_path}/{reason}", load_image, member)
     assert load_image(photos[2]).size == (120, 90)
 
 
@@ -176,20 +178,14 @@ NULLS = [None] * (2**24 + 1)
         ({"image": [{"bytes": ZEROS, "path": ""}]}, r"image\.bytes in row group 0 has 134,"),
         ({"image": ["a.jpg"], "caption": [ZEROS.decode()]}, "caption in row group 0 has 134,"),
         ({"image": ["a.jpg"] * 9, "caption": [["a" * 2**21]] * 9}, "texts in row 0 have 6,291,"),
-        (
-            {"image": [{"bytes": b"", "path": NULLS}]},
-            r"image\.path\.list.* has 134,",
-        ),
+        ({"image": [{"bytes": b"", "path": NULLS}]}, r"image\.path\.list.* has 134,"),
     ],
 )
-def test_a_tightly_packed_column_is_named_and_not_read(
-    tmp_path: Path, columns: Any, fault: str
-) -> None:
+def test_a_packed_column_is_named_and_not_read(tmp_path: Path, columns: Any, fault: str) -> None:
     path = write_parquet(tmp_path / "p.parquet", columns)
-    problems: list[str] = []
-    assert not list(read_shards(path, problems.append))
-    assert len(problems) == 1
-    assert re.match(f"{path} cannot be read to its end: {fault}", problems[0])
+    names, (problem,) = names_and_reports(path)
+    assert not names
+    assert re.match(f"{path} cannot be read to its end: {fault}", problem)
 
 
 def test_large_cells_are_decoded_one_by_one(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -205,8 +201,7 @@ def test_large_cells_are_decoded_one_by_one(tmp_path: Path, monkeypatch: Patch) 
     assert sizes == [2**20] * 90 + [1]
     monkeypatch.setattr(shards, "_LARGEST_MEMBER", 2**20 - 1)
     first, *_, last = photos_of(path).values()
-    with pytest.raises(UserError, match=r"p.parquet/0 is too large: 1,048,\d* bytes, the limit"):
-        first.read()
+    refuses(r"p.parquet/0 is too large: 1,048,\d* bytes, the limit", first.read)
     assert last.read() == b"1"
 
 
@@ -230,9 +225,7 @@ SPARSE = [
 
 
 @pytest.mark.parametrize("headers", SPARSE)
-def test_sparse_photos_are_named_in_each_form_of_pax(
-    headers: dict[str, str], tmp_path: Path
-) -> None:
+def test_sparse_photos_are_named_in_each_form_of_pax(headers: Any, tmp_path: Path) -> None:
     """Read as they lie in the tar, they would be other photos; other sparse files are no matter."""
     path = tmp_path / "0.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
@@ -240,8 +233,8 @@ def test_sparse_photos_are_named_in_each_form_of_pax(
             info = tarfile.TarInfo(name)
             info.size, info.pax_headers = 512, {} if name == "2.jpg" else headers
             tar.addfile(info, io.BytesIO(b"1\n0\n3\n".ljust(512, b"\0")))
-    reports: list[str] = []
-    assert [name for name, _ in read_shards(path, reports.append)] == [f"{path}/2.jpg"]
+    names, reports = names_and_reports(path)
+    assert names == [f"{path}/2.jpg"]
     assert reports == [f"{path}/1.jpg is a sparse file, which is not read"]
 
 
@@ -271,45 +264,23 @@ def header_of(size: str, **fields: Any) -> bytes:
 def test_hostile_headers_are_a_sentence(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "0.tar"
     path.write_bytes(content + bytes(1024))
-    reports: list[str] = []
-    list(read_shards(path, reports.append))
-    assert reports[0] == f"{path} cannot be read to its end: {NO_TAR}"
+    assert names_and_reports(path)[1][0] == f"{path} cannot be read to its end: {NO_TAR}"
 
 
-def test_a_missing_and_an_unreadable_shard_are_named(tmp_path: Path) -> None:
-    for name in ("a.tar", "b.parquet"):
-        reports: list[str] = []
-        assert [*read_shards(tmp_path / name, reports.append)] == []
-        (tmp_path / name).symlink_to("none")
-        assert [*read_shards(tmp_path / name, reports.append)] == []
-        assert reports == [f"{tmp_path / name} does not exist"] * 2
+def test_a_missing_unreadable_or_empty_shard_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "a.tar", tmp_path / "b.parquet"):
+        assert names_and_reports(path) == ([], [f"{path} does not exist"])
+        path.symlink_to("none")
+        assert names_and_reports(path) == ([], [f"{path} does not exist"])
     path = write_tar(tmp_path / "c.tar", {"1.jpg": b"1"})
     with mock.patch("tarfile.open", side_effect=PermissionError(13, "words of a system")):
-        assert [*read_shards(path, reports.append)] == []
-    assert reports[2:] == [f"cannot read {path}: Permission denied"]
-
-
-def test_leftovers_sparse_and_huge_members_and_empty_tars_are_told(tmp_path: Path) -> None:
-    reports: list[str] = []
+        assert names_and_reports(path) == ([], [f"cannot read {path}: Permission denied"])
     path = write_tar(tmp_path / "0.tar", {"a/._1.jpg": b"1", "__MACOSX/1.jpg": b"1", "1.txt": b"1"})
-    assert [*read_shards(path, reports.append)] == []
-    assert reports == [f"{path} holds no photos"]
+    assert names_and_reports(path) == ([], [f"{path} holds no photos"])
     huge = ShardMember(str(path), "1.jpg", (0, 2**30))
-    with pytest.raises(UserError, match=r"0\.tar/1\.jpg is too large: 1,073,741,824 bytes"):
-        huge.read()
-    os.mkfifo(tmp_path / "1.tar")
-    assert [*read_shards(tmp_path / "1.tar", reports.append)] == []
-    assert reports[1].endswith("1.tar is a pipe or a device, not a file")
-    header = tarfile.TarInfo("large.jpg")
-    header.type = tarfile.GNUTYPE_SPARSE
-    sparse = bytearray(header.tobuf(tarfile.GNU_FORMAT))
-    sparse[483:495] = b"%011o\0" % (3 * 2**30)
-    sparse[148:155] = b"%06o\0" % tarfile.calc_chksums(sparse)[0]
-    path = tmp_path / "sparse.tar"
-    path.write_bytes(sparse + bytes(1024))
-    assert [*read_shards(path, reports.append)] == []
-    assert reports[2:] == [f"{path}/large.jpg is a sparse file, which is not read"]
+    refuses(r"0\.tar/1\.jpg is too large: 1,073,741,824 bytes", huge.read)
+    os.mkfifo(path := tmp_path / "1.tar")
+    assert names_and_reports(path) == ([], [f"{path} is a pipe or a device, not a file"])
     path = tmp_path / "empty.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"image": pyarrow.array([], "binary")}), path)
-    assert [*read_shards(path, reports.append)] == []
-    assert reports[3:] == [f"{path} holds no photos"]
+    assert names_and_reports(path) == ([], [f"{path} holds no photos"])

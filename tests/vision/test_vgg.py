@@ -53,9 +53,10 @@ def tiny(name: str = "vgg13_bn") -> VGGEncoder:
     return encoder
 
 
-@pytest.mark.parametrize(
-    ("stages", "first", "batch_norm"), [(0, 0, False), (1, 7, False), (4, 28, False), (0, 0, True)]
-)
+FROZEN = [(0, 0, False), (1, 7, False), (4, 28, False), (0, 0, True)]
+
+
+@pytest.mark.parametrize(("stages", "first", "batch_norm"), FROZEN)
 def test_frozen_layers_stay_as_they_are(stages: int, first: int, batch_norm: bool) -> None:
     """Also the running statistics of batch normalisation; all else moves in a step."""
     encoder = tiny()

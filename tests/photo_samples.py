@@ -1,6 +1,7 @@
 """Photos and photo files for the tests of several formats."""
 
 import io
+import zlib
 from typing import Any
 
 import numpy as np
@@ -24,3 +25,9 @@ def turned(orientation: int) -> Image.Exif:
     exif = Image.Exif()
     exif[0x0112] = orientation
     return exif
+
+
+def chunk(name: bytes, content: bytes) -> bytes:
+    """A chunk of PNG."""
+    checksum = zlib.crc32(name + content).to_bytes(4, "big")
+    return len(content).to_bytes(4, "big") + name + content + checksum
