@@ -26,7 +26,7 @@ import captioner
 from captioner.backends.torch_captions import make_decoder
 from captioner.backends.torch_translations import make_model
 from captioner.models.caption_config import decoder_config
-from captioner.models.caption_losses import CaptioningLoss, ObjectiveConfig, PhotoBatch
+from captioner.models.caption_losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.models.translation_model import TranslationLoss, TranslationObjective
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.training.config import TrainingConfig
@@ -108,7 +108,7 @@ def test_a_captioner_is_trained(fields: dict[str, Any], monkeypatch: pytest.Monk
     tokens = torch.randint(4, WORDS, (3, 5))
     mask = torch.arange(5) < torch.tensor([[5], [4], [2]])
     photos = torch.tensor([0, 0, 1])
-    batch = PhotoBatch(torch.rand(2, 3, 64, 64), tokens, tokens, mask, photos=photos)
+    batch = CaptioningBatch(torch.rand(2, 3, 64, 64), tokens, tokens, mask, photos=photos)
     with fake_gpu() as gpu:
         with torch.device(DEVICE):
             encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))

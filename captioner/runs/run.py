@@ -125,6 +125,10 @@ def train_run(
                     remove_temporaries(place, age=0)
                 write_json(folder / RECIPE_FILE, to_mapping(recipe))
         task.prepare(folder, processes, resumed)
+        began = read_log(folder, "run")[:1] if resumed else []
+        if processes.is_main and any(record["run"]["data"] != task.digest for record in began):
+            advice = f"to begin anew, --start-from {folder} with another --out"
+            print(f"the data have changed since this run began: {advice}", flush=True)
 
         def keep(validated: Validated, epoch: int) -> None:
             task.save(folder, validated.texts)

@@ -150,7 +150,7 @@ def test_a_resumed_run_keeps_its_ngrams_and_an_unsurpassed_start(
     assert "of the start, which no epoch surpassed" in capsys.readouterr().out
     table.write_text(table.read_text().replace("a", "the"))
     train_run(read_any_recipe(table, still), tmp_path / "still", resume=True)
-    assert "the captions have changed since this run began: " in capsys.readouterr().out
+    assert "the data have changed since this run began: " in capsys.readouterr().out
     ours, theirs = (
         load_model(folder).backend.decoder.lstm.weight_ih for folder in (kept, run / "model")
     )
