@@ -68,12 +68,8 @@ def test_the_time_left_is_not_that_of_the_first_of_a_batch(
     assert [line.partition(" photos")[0] for line in lines] == [
         f"captioning: {count}/80" for count in (20, 40, 60, 80)
     ]
-    assert [line[-10:] for line in lines] == [
-        "01:36 left",
-        "00:48 left",
-        "00:21 left",
-        "00:00 left",
-    ]
+    times = ("01:36", "00:48", "00:21", "00:00")
+    assert [line[-10:] for line in lines] == [f"{time} left" for time in times]
 
 
 def test_plain_lines_come_at_intervals_and_at_the_end(monkeypatch: Patch, capsys: Output) -> None:

@@ -45,9 +45,9 @@ def test_forcing_what_a_search_found_gives_its_maps_and_probabilities(
         assert ordered == sorted(ordered, key=lambda each: each.log_probability, reverse=True)
         found += [replace(caption, alternatives=()) for caption in ordered]
     assert len({len(caption.words) for caption in found}) > 1  # so that some are padded
-    annotations = tiny_captioner.annotations([photo for photo in photos for _ in range(6)])
-    forced = tiny_captioner.teacher_forced(annotations, [caption.words for caption in found])
-    assert_same_captions(forced, [replace(each, region=None) for each in found])
+    of_each = [photo for photo in photos for _ in range(6)]
+    explained = tiny_captioner.explain(of_each, [caption.text for caption in found], batch_size=4)
+    assert_same_captions(explained, found)
 
 
 def test_samples_depend_on_the_seed_alone_and_differ_by_batch(tiny_captioner: Captioner) -> None:

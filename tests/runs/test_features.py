@@ -66,12 +66,6 @@ def test_two_processes_write_one_file_of_numpy(folder: Path) -> None:
     assert not list(folder.glob("*.store"))
 
 
-def assert_same_rows(found: dict[str, FeatureStore], expected: dict[str, FeatureStore]) -> None:
-    for name, store in expected.items():
-        rows = range(store.record.rows)
-        assert torch.equal(found[name].read(rows), store.read(rows))
-
-
 def test_stored_rows_are_those_read_in_the_step_in_its_precision(config: Config) -> None:
     """Nearly the same in bfloat16, whose store is not taken for one of float32."""
     recipe = recipe_of(config, features={"precision": "bfloat16"})
@@ -118,7 +112,9 @@ def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
 ) -> None:
     alone = filled(config, tmp_path / "alone")
     monkeypatch.setattr(features, "loading_workers", lambda device, ranks: 2)
-    assert_same_rows(filled(config, tmp_path / "ahead"), alone)
+    for name, store in filled(config, tmp_path / "ahead").items():
+        rows = range(store.record.rows)
+        assert torch.equal(store.read(rows), alone[name].read(rows))
     (tmp_path / "photos" / "4.png").write_bytes(b"no photo")
     with pytest.raises(UserError, match=r"4\.png"):
         filled(config, tmp_path / "refused")
@@ -134,16 +130,6 @@ def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
     assert str(tmp_path / "photos" / "1.png") in left_out
     assert unreadable == "left out 1 photo that could not be read, 4.png the first"
     assert train == f"train: 4 images in {tmp_path / 'store' / 'train'}"
-
-
-@pytest.mark.slow
-def test_several_processes_make_one_store(config: Config, tmp_path: Path) -> None:
-    code, output, errors = ended(start("features", write_config(tmp_path, config), processes=2))
-    assert code == 0, errors
-    for line in ("train: 12 images in", "validation: 2 images in"):
-        assert output.count(line) == 1
-    found = {name: FeatureStore(tmp_path / "store" / name) for name in ("train", "validation")}
-    assert_same_rows(found, filled(config, tmp_path / "alone"))
 
 
 def test_photos_changed_under_their_name_are_encoded_again(config: Config, capsys: Output) -> None:

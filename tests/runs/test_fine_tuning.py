@@ -120,10 +120,7 @@ def test_one_command_fine_tunes(run: Path, table: Path, tmp_path: Path, capsys: 
     captions = model.caption([str(tmp_path / "photos" / f"{n}.png") for n in range(10)])
     assert sum("bello" in caption.text for caption in captions) > 5
     start = load_model(run / "model")
-    assert (
-        model.backend.vocabulary.words[: len(start.backend.vocabulary)]
-        == start.backend.vocabulary.words
-    )
+    assert model.backend.vocabulary.words[:known] == start.backend.vocabulary.words
     assert (model.preprocessing, model.search) == (start.preprocessing, start.search)
     # What the training captions have may be said besides what the start has.
     assert len(model.backend.ngrams) > len(start.backend.ngrams)
