@@ -48,25 +48,6 @@ class Prepared(NamedTuple):
     pixels: Array
     status: os.stat_result | None = None  # Of its file, before it was read.
 
-    @classmethod
-    def load(
-        cls,
-        preprocessing: Preprocessing,
-        name: str,
-        source: ImageSource,
-        decoding_seconds: float | None = None,
-    ) -> Prepared:
-        """Load a photo. name: `-` for standard input."""
-        shown = "standard input" if name == "-" else name
-        if isinstance(source, (str, os.PathLike)) and name != "-":
-            shown = photo_name(source)
-        status = source_status(source)
-        photo = preprocessing.load(source, shown, decoding_seconds)
-        if not isinstance(source, (str, os.PathLike, bytes)):
-            source = photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
-        region = preprocessing.region(*original_size(photo))
-        return cls(name, source, region, preprocessing.pixels(photo), status)
-
     def captioned(self, caption: Caption) -> Caption:
         """The caption of these pixels, with the photo."""
         return replace(caption.of_photo(self.photo, self.region, self.name), status=self.status)
@@ -290,7 +271,16 @@ def caption_photos(
 
     def prepare(name: str, item: tuple[ImageSource, Words]) -> tuple[Prepared, Words]:
         source, words = item
-        return Prepared.load(captioner.preprocessing, name, source, decoding_seconds), words
+        shown = "standard input" if name == "-" else name
+        if isinstance(source, (str, os.PathLike)) and name != "-":
+            shown = photo_name(source)
+        status = source_status(source)
+        preprocessing = captioner.preprocessing
+        photo = preprocessing.load(source, shown, decoding_seconds)
+        if not isinstance(source, (str, os.PathLike, bytes)):
+            source = photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
+        region = preprocessing.region(*original_size(photo))
+        return Prepared(name, source, region, preprocessing.pixels(photo), status), words
 
     def caption_batch(batch: list[tuple[Prepared, Words]]) -> Iterable[Caption]:
         if not batch:
