@@ -72,7 +72,8 @@ class Trainer:
 
     model: has `loss(batch)`, which gives scalars to report: `loss` is the mean over the examples.
     folder: for `last.safetensors` (the checkpoint) and `log.jsonl`. Several machines must share it.
-    optimizer: of `make_optimizer`. processes: those that train together.
+    optimizer: as from `make_optimizer`. processes: those that train together; default: this one,
+        on a CPU.
     origin: what makes the run, for the log: machine, versions, data.
     """
 
@@ -81,7 +82,7 @@ class Trainer:
     config: TrainingConfig
     folder: Path
     optimizer: torch.optim.Optimizer
-    processes: Processes
+    processes: Processes = field(default_factory=Processes)
     validation: Validation | None = None
     origin: Mapping[str, object] | None = None
     position: Position = field(default_factory=Position, init=False)

@@ -45,9 +45,8 @@ def test_photos_without_captions_as_a_file_of_numpy(folder: Path, capsys: Output
         expected = model.annotations([load_image(name) for name in found["names"]])
         assert found["features"].shape == tuple(expected.shape)
         np.testing.assert_allclose(found["features"], expected, rtol=2e-3, atol=2e-3)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(
-        ["a.png", "b.png", "out.npz", "photos", "tiny-model"]
-    )
+    left = sorted(path.name for path in folder.iterdir())
+    assert left == ["a.png", "b.png", "out.npz", "photos", "tiny-model"]
 
 
 @pytest.mark.slow
@@ -70,10 +69,8 @@ def test_stored_rows_are_those_read_in_the_step_in_its_precision(config: Config)
     """Nearly the same in bfloat16, whose store is not taken for one of float32."""
     recipe = recipe_of(config, features={"precision": "bfloat16"})
     torch.manual_seed(0)  # As the command seeds it.
-    rows = PixelRows(
-        read_training(recipe.data)[0], recipe.preprocessing, encoder_of(recipe.encoder)
-    )
-    encoder = rows.encoder.eval()
+    encoder = encoder_of(recipe.encoder).eval()
+    rows = PixelRows(read_training(recipe.data)[0], recipe.preprocessing, encoder)
     pixels, photos = rows.read(torch.tensor([4, 0, 3, 0]))
     assert photos.tolist() == [2, 0, 1, 0]  # A photo is read once.
     wide, narrow = rows.encode(pixels), replace(rows, precision="bfloat16").encode(pixels)
@@ -139,9 +136,8 @@ def test_photos_changed_under_their_name_are_encoded_again(config: Config, capsy
     save_photo(Path(str(train[2].source)), 99, (64, 48))
     capsys.readouterr()
     after = extract_features(recipe_of(config), Processes())["train"]
-    assert f"encoded again: 1 photo that changed, {train[2].name} the first" in (
-        capsys.readouterr().out
-    )
+    said = f"encoded again: 1 photo that changed, {train[2].name} the first"
+    assert said in capsys.readouterr().out
     new = after.read(range(before.record.rows))
     count = len(train)
     changed = [row for row in range(2 * count) if not torch.equal(old[row], new[row])]

@@ -122,10 +122,9 @@ def test_the_alignment_may_be_another_layers_or_heads() -> None:
 
 def test_a_line_in_capitals_is_read_as_a_sentence() -> None:
     translator = replace(make_translator(joint=True), capitals="lines")
-    usual, loud = (
-        translator.translate(text, n_best=2, minimum_length=4)
-        for text in ("The dog sees a man.", "THE DOG SEES A MAN.")
-    )
+    sentence = "The dog sees a man."
+    given = [sentence, sentence.upper()]
+    usual, loud = translator.translate(given, n_best=2, minimum_length=4)
     assert loud.source_tokens == usual.source_tokens
     assert loud.alternatives[0].text == usual.alternatives[0].text.upper()
 
