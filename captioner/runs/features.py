@@ -56,16 +56,18 @@ def feature_stores(
     height, width = encoder.map_shape(size, size)
     of_encoder = encoder.config.model_dump(mode="json", exclude={"rank"})  # The weights tell it.
     of_encoder |= {"weights": encoder.digest(), "precision": settings.precision}
-    origin = {"encoder": of_encoder, "preprocessing": to_mapping(recipe.preprocessing)}
+    preprocessing = to_mapping(recipe.preprocessing)
     folder = settings.folder
     if folder is None:  # The digest tells other encoders and preprocessing apart.
+        origin = {"encoder": of_encoder, "preprocessing": preprocessing}
         digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
         name = f"{recipe.encoder.name.replace('/', '-')}-{size}-{digest}"
         folder = run / "features" / name
     encoder = encoder.for_inference(getattr(torch, settings.precision))
     records = {
         name: StoreRecord(
-            **origin,
+            encoder=of_encoder,
+            preprocessing=preprocessing,
             images=[example.name for example in examples],
             shape=(height * width, encoder.annotation_size),
             mirrored=settings.mirror and name == "train",
