@@ -36,7 +36,9 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.photos import StoredRows, read_training
 from captioner.runs.read_recipe import read_recipe
 from captioner.text.vocabulary import Vocabulary
-from captioner.training.loop import Validated, Validation, train
+from captioner.training.distributed import Processes
+from captioner.training.loop import Trainer, Validated, Validation
+from captioner.training.optimizer import make_optimizer
 from captioner.vision.encoder import ANNOTATION_SIZE, VGGEncoder
 from captioner.vision.encoder_config import VGGConfig
 
@@ -109,13 +111,11 @@ def blind_decoder(
 
     smoothing = recipe.objective.label_smoothing
     objective = ObjectiveConfig(doubly_stochastic=0.0, label_smoothing=smoothing)
-    train(
-        CaptioningLoss(decoder, objective),
-        CaptionBatches(training, range(len(training)), vocabulary, ZeroRows(), recipe),
-        recipe.training,
-        folder,
-        Validation(validate, recipe.validation.score, keep),
-    )
+    loss, config = CaptioningLoss(decoder, objective), recipe.training
+    batches = CaptionBatches(training, range(len(training)), vocabulary, ZeroRows(), recipe)
+    scored = Validation(validate, recipe.validation.score, keep)
+    optimizer = make_optimizer(loss, config)
+    Trainer(loss, batches, config, folder, optimizer, Processes(), scored).train()
     return best
 
 

@@ -195,12 +195,8 @@ def test_a_stop_at_any_moment_leaves_the_old_model_or_the_new(
         for name in ("replace", "rename", "unlink", "rmdir", "mkdir"):
             patch.setattr(os, name, recorded(getattr(os, name)))
         save("new")
-    found = [
-        tuple(
-            json.loads(path.read_text())["version"] for path in complete_folder(copy).glob("*.json")
-        )
-        for copy in sorted(copies.iterdir())
-    ]
+    folders = [complete_folder(copy) for copy in sorted(copies.iterdir())]
+    found = [tuple(read_json(path)["version"] for path in each.glob("*.json")) for each in folders]
     assert len(found) > 5
     assert list(dict.fromkeys(found)) == [("old", "old"), ("new", "new")]
 

@@ -1,4 +1,4 @@
-"""What the packaged model says of ten photos.
+"""What the packaged model says of seven photos.
 
 `python tests/test_golden_captions.py` writes the list anew, as after a change of the model.
 """
@@ -19,19 +19,15 @@ GOLDEN = Path(__file__).with_name("golden_captions.json")
 
 
 def make_photos() -> dict[str, Image.Image]:
-    """The demo photo, changed in seven ways; coloured shapes; random colours."""
+    """The demo photo, changed in four ways; coloured shapes; random colours."""
     with Image.open(DEMO_PHOTO) as file:
         cat = file.convert("RGB")
-    width, height = cat.size
     return {
         "cat": cat,
         "cat, mirrored": ImageOps.mirror(cat),
         "cat, in greys": ImageOps.grayscale(cat).convert("RGB"),
         "cat, negative": ImageOps.invert(cat),
-        "cat, on its side": cat.rotate(90, expand=True),
-        "cat, a quarter": cat.crop((0, 0, width // 2, height // 2)),
-        "cat, upper half": cat.crop((0, 0, width, height // 2)),
-        "cat, blurred": cat.filter(ImageFilter.GaussianBlur(width / 20)),
+        "cat, blurred": cat.filter(ImageFilter.GaussianBlur(cat.width / 20)),
         "shapes": generate_example(0, seed=0).image,
         "random colours": photo(),
     }
@@ -47,16 +43,11 @@ def caption_photos() -> dict[str, dict[str, Any]]:
     }
 
 
-def column(table: dict[str, dict[str, Any]], field: str) -> dict[str, Any]:
-    return {name: row[field] for name, row in table.items()}
-
-
 def test_the_packaged_model_says_what_it_said() -> None:
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    captions = caption_photos()
-    assert column(captions, "caption") == column(golden, "caption")
-    expected = pytest.approx(column(golden, "confidence"), abs=0.01)
-    assert column(captions, "confidence") == expected
+    for row in golden.values():
+        row["confidence"] = pytest.approx(row["confidence"], abs=0.01)
+    assert caption_photos() == golden
 
 
 if __name__ == "__main__":

@@ -53,9 +53,8 @@ def test_captions_are_in_the_language_asked_for(tiny_model: Path, tmp_path: Path
     assert [str(each) for each in found] == ["none.jpg does not exist", german.text]
     for region in ("en", "en-US"):
         assert model.caption(DEMO_PHOTO, language=region) == english
-    with pytest.raises(
-        UserError, match="captions in the language 'it' need a translator; the package has de, fr"
-    ):
+    needed = "captions in the language 'it' need a translator; the package has de, fr"
+    with pytest.raises(UserError, match=needed):
         model.caption(DEMO_PHOTO, language="it")
     texts = set()
     for name in LANGUAGES.values():  # The second is trained anew in place of the first.

@@ -24,9 +24,8 @@ def test_sizes_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
         make_trainable(lambda: nn.Linear(65_536, 10**6), "a layer")
     monkeypatch.setattr(memory_limits, "address_limit", lambda: 10**9)
     check_memory(10**9, "a photo")
-    with pytest.raises(
-        UserError, match=r"^a photo takes 2\.5 GB, and there are 1\.0 GB of memory$"
-    ):
+    refused = r"^a photo takes 2\.5 GB, and there are 1\.0 GB of memory$"
+    with pytest.raises(UserError, match=refused):
         check_memory(2_500_000_000, "a photo")
 
 
@@ -88,9 +87,8 @@ def test_errors_of_memory_are_sentences(error: Exception, said: str) -> None:
 def test_graphs_caption_where_torch_does_not_fit() -> None:
     caption = '"$0" -m captioner caption --demo'
     command = f"ulimit -v 900000; {caption}; {caption} --engine torch"
-    done = subprocess.run(
-        ["/bin/sh", "-c", command, sys.executable], capture_output=True, text=True
-    )
+    shell = ["/bin/sh", "-c", command, sys.executable]
+    done = subprocess.run(shell, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "a close up of a cat\n")
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith("captioner: there is too little memory to load a library")

@@ -1,4 +1,4 @@
-"""Training and decoding on a GPU that is not there: nothing mixes devices or waits for the GPU.
+"""Training on a GPU that is not there: nothing mixes devices or waits for the GPU.
 
 torch's `FakeTensorMode` makes tensors without values of any device, and refuses operations on
 tensors of two. Tensors on the CPU are real. What a GPU computes is tested where there is one, by
@@ -10,11 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest import mock
 
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,11 +20,10 @@ from torch.utils._pytree import tree_leaves
 from training.training_samples import trainer_of
 from translation_samples import CONFIGS, SIZE
 
-import captioner
 from captioner.backends.torch_captions import make_decoder
 from captioner.backends.torch_translations import make_model
 from captioner.models.caption_config import decoder_config
-from captioner.models.caption_losses import CaptioningLoss, ObjectiveConfig, PhotoBatch
+from captioner.models.caption_losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.models.translation_model import TranslationLoss, TranslationObjective
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.training.config import TrainingConfig
@@ -47,7 +44,7 @@ _COPY = torch.ops.aten._to_copy.default
 class Operations(TorchDispatchMode):
     """Refuses what waits for the GPU: reads of values, and copies without `non_blocking`.
 
-    copies: whether copies are allowed.
+    copies: whether copies are allowed, as while the model is made.
     """
 
     copies = True
@@ -108,7 +105,7 @@ def test_a_captioner_is_trained(fields: dict[str, Any], monkeypatch: pytest.Monk
     tokens = torch.randint(4, WORDS, (3, 5))
     mask = torch.arange(5) < torch.tensor([[5], [4], [2]])
     photos = torch.tensor([0, 0, 1])
-    batch = PhotoBatch(torch.rand(2, 3, 64, 64), tokens, tokens, mask, photos=photos)
+    batch = CaptioningBatch(torch.rand(2, 3, 64, 64), tokens, tokens, mask, photos=photos)
     with fake_gpu() as gpu:
         with torch.device(DEVICE):
             encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
@@ -128,19 +125,3 @@ def test_a_translator_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
             model = make_model(CONFIGS["transformer"], SIZE, SIZE)
         loss = TranslationLoss(model, TranslationObjective(label_smoothing=0.1))
         make_steps(gpu, loss, batch, monkeypatch)
-
-
-def test_models_work_on_the_gpu_until_the_first_read_of_a_search(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch, "Generator", mock.Mock())  # There is none of a GPU.
-    photo = Image.new("RGB", (90, 120))
-    captions = captioner.load("default", engine="torch")
-    translations = captioner.load_translator("english_german", engine="torch")
-    with fake_gpu():
-        captions.backend.to(DEVICE)
-        translations.backend.model.to(DEVICE)
-        with pytest.raises(AssertionError, match="a value is read"):
-            captions.caption([photo, photo])
-        with pytest.raises(AssertionError, match="a value is read"):
-            translations.translate(["A dog runs.", "A man."])

@@ -1,5 +1,6 @@
 """Work in the background, and what progress shows, with a clock that is set by hand."""
 
+import re
 import threading
 from collections.abc import Iterator
 
@@ -65,15 +66,9 @@ def test_the_time_left_is_not_that_of_the_first_of_a_batch(
     with progress_bar("captioning", 80, "photos") as progress:
         assert len(list(counted_by(progress, batches()))) == 80
     lines = capsys.readouterr().err.splitlines()
-    assert [line.partition(" photos")[0] for line in lines] == [
-        f"captioning: {count}/80" for count in (20, 40, 60, 80)
-    ]
-    assert [line[-10:] for line in lines] == [
-        "01:36 left",
-        "00:48 left",
-        "00:21 left",
-        "00:00 left",
-    ]
+    expected = ("20 01:36", "40 00:48", "60 00:21", "80 00:00")
+    found = [re.sub("captioning: (.*)/80 photos.*(.{5}) left", r"\1 \2", line) for line in lines]
+    assert found == [*expected]
 
 
 def test_plain_lines_come_at_intervals_and_at_the_end(monkeypatch: Patch, capsys: Output) -> None:

@@ -101,9 +101,8 @@ def test_any_value_gives_the_section_or_names_the_field(mapping: Any) -> None:
 
 
 def test_values_from_python_and_changed_copies_are_checked() -> None:
-    with pytest.raises(
-        UserError, match=r"^inner.size should be greater than or equal to 1, found 0$"
-    ):
+    refused = r"^inner.size should be greater than or equal to 1, found 0$"
+    with pytest.raises(UserError, match=refused):
         Outer(name="x", inner={"size": 0})  # type: ignore[arg-type]
     assert Inner(size=3).replace(share=1) == Inner(size=3, share=1.0)
     with pytest.raises(UserError, match=r"^size should be less than or equal to 99, found 100$"):

@@ -65,13 +65,9 @@ def test_captions_translations_and_scores_need_no_torch(folder: Path) -> None:
     ]
     shown = run(folder, MAIN, json.dumps(commands))
     assert shown.count("exit 0") == len(commands), shown
-    for said in (
-        "a close up of a cat",
-        "Eine Nahaufnahme",
-        "Deux chiens jouent dans la neige.",
-        "a dog runs  (log",
-    ):
-        assert said in shown
+    assert {"a close up of a cat", "Deux chiens jouent dans la neige."} <= {*shown.splitlines()}
+    assert "Eine Nahaufnahme" in shown
+    assert "a dog runs  (log" in shown
     for name in ("maps.png", "maps.html", "a.gif", "captions.jsonl", "maps", "alignment.png"):
         assert (folder / name).exists()
     assert (folder / "photos/a.jpg.xmp").exists() or (folder / "photos/a.xmp").exists()

@@ -93,15 +93,12 @@ class Caption:
     @property
     def doubt(self) -> str:
         """A note on low confidence; empty otherwise."""
-        return self._doubt(ENGLISH)
+        return phrases(ENGLISH).not_sure if self.sure is False else ""
 
     @property
     def drawn_doubt(self) -> str:
         """`doubt` in the caption's language, for drawings and pages."""
-        return self._doubt(self.language or ENGLISH)
-
-    def _doubt(self, language: str) -> str:
-        return phrases(language).not_sure if self.sure is False else ""
+        return self.doubt and phrases(self.language or ENGLISH).not_sure
 
     def of_photo(self, photo: ImageSource | None, region: Region, name: str = "") -> Caption:
         """The caption and its alternatives with their photo, region and, if given, name."""

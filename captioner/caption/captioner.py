@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -47,25 +47,6 @@ class Prepared(NamedTuple):
     region: Region
     pixels: Array
     status: os.stat_result | None = None  # Of its file, before it was read.
-
-    @classmethod
-    def load(
-        cls,
-        preprocessing: Preprocessing,
-        name: str,
-        source: ImageSource,
-        decoding_seconds: float | None = None,
-    ) -> Prepared:
-        """Load a photo. name: `-` for standard input."""
-        shown = "standard input" if name == "-" else name
-        if isinstance(source, (str, os.PathLike)) and name != "-":
-            shown = photo_name(source)
-        status = source_status(source)
-        photo = preprocessing.load(source, shown, decoding_seconds)
-        if not isinstance(source, (str, os.PathLike, bytes)):
-            source = photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
-        region = preprocessing.region(*original_size(photo))
-        return cls(name, source, region, preprocessing.pixels(photo), status)
 
     def captioned(self, caption: Caption) -> Caption:
         """The caption of these pixels, with the photo."""
@@ -159,12 +140,6 @@ class Captioner:
             best = self._ranked(sentences, search)[: search.n_best]
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
         return captions
-
-    def caption_pixels(
-        self, pixels: Array, search: SearchOptions, generator: Any = None
-    ) -> list[Caption]:
-        """Preprocessed photos (B, 3, size, size), uint8 -> captions, in order."""
-        return self.caption_annotations(self.backend.encode(pixels), search, generator)
 
     def _ranked(self, sentences: Sequence[Sentence], search: SearchOptions) -> list[Caption]:
         """The captions of a photo, best first but cut ones last; at least `n_best`."""
@@ -272,18 +247,20 @@ def caption_photos(
     translate: Translate | None = None,
     are_files: bool = True,
     decoding_seconds: float | None = None,
+    given: Iterable[Words] | None = None,
 ) -> Iterator[Caption | Failed]:
     """Caption photos in order; of a list, several batches at once, while others are read.
 
     photos: their names and sources. `-` is the name of standard input. search: the captioner's own
         by default. are_files: whether several threads may load photos. decoding_seconds: limit for
-        a photo that is large or slow to decode; 20 by default.
+        a photo that is large or slow to decode; 20 by default. given: the words of a caption for
+        each photo, which are scored in place of a search; see `Captioner.teacher_forced`.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
     backend = captioner.backend
-    generator = new_generator(backend, search)
+    generator = new_generator(backend, search) if given is None else None
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
     if isinstance(photos, Sized):
         most = 1 if search.sample else MOST_WORKERS
@@ -292,17 +269,34 @@ def caption_photos(
         if backend.device is not None and are_files:
             readers = loading_workers(backend.device)
 
-    def prepare(name: str, source: ImageSource) -> Prepared:
-        return Prepared.load(captioner.preprocessing, name, source, decoding_seconds)
+    def prepare(name: str, item: tuple[ImageSource, Words]) -> tuple[Prepared, Words]:
+        source, words = item
+        shown = "standard input" if name == "-" else name
+        if isinstance(source, (str, os.PathLike)) and name != "-":
+            shown = photo_name(source)
+        status = source_status(source)
+        preprocessing = captioner.preprocessing
+        photo = preprocessing.load(source, shown, decoding_seconds)
+        if not isinstance(source, (str, os.PathLike, bytes)):
+            source = photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
+        region = preprocessing.region(*original_size(photo))
+        return Prepared(name, source, region, preprocessing.pixels(photo), status), words
 
-    def caption_batch(photos: list[Prepared]) -> Iterable[Caption]:
-        if not photos:
+    def caption_batch(batch: list[tuple[Prepared, Words]]) -> Iterable[Caption]:
+        if not batch:
             return ()
-        pixels = np.stack([photo.pixels for photo in photos])  # (B, 3, size, size)
-        captions = captioner.caption_pixels(pixels, search, generator)
-        return map(Prepared.captioned, photos, translate(captions) if translate else captions)
+        loaded, words = zip(*batch, strict=True)
+        pixels = np.stack([photo.pixels for photo in loaded])  # (B, 3, size, size)
+        annotations = captioner.backend.encode(pixels)  # (B, L, D)
+        if given is not None:
+            captions = captioner.teacher_forced(annotations, words)
+        else:
+            captions = captioner.caption_annotations(annotations, search, generator)
+        return map(Prepared.captioned, loaded, translate(captions) if translate else captions)
 
-    return outcomes_of(photos, batch_size, prepare, caption_batch, readers, workers)
+    pairs = zip(photos, repeat(()) if given is None else given, strict=False)
+    items = ((name, (source, words)) for (name, source), words in pairs)
+    return outcomes_of(items, batch_size, prepare, caption_batch, readers, workers)
 
 
 def explain_photos(
@@ -321,21 +315,11 @@ def explain_photos(
     if lacking := captioner.backend.unknown(chain.from_iterable(words)):
         unknown = f"the model does not know {', '.join(lacking)}"
         note(f"{unknown}: scored as its unknown-word token")
-
-    def prepare(name: str, given: tuple[ImageSource, Words]) -> tuple[Prepared, Words]:
-        source, of_photo = given
-        return Prepared.load(captioner.preprocessing, name, source, decoding_seconds), of_photo
-
-    def explain_batch(batch: list[tuple[Prepared, Words]]) -> Iterable[Caption]:
-        if not batch:
-            return ()
-        loaded, given = zip(*batch, strict=True)
-        annotations = captioner.backend.encode(np.stack([photo.pixels for photo in loaded]))
-        return map(Prepared.captioned, loaded, captioner.teacher_forced(annotations, given))
-
-    pairs = zip(photos, words, strict=True)
-    named = ((name, (source, of_photo)) for (name, source), of_photo in pairs)
-    return outcomes_of(named, batch_size, prepare, explain_batch)
+    seconds = decoding_seconds
+    # An iterator: one batch after the other.
+    return caption_photos(
+        captioner, iter(photos), None, batch_size, decoding_seconds=seconds, given=words
+    )
 
 
 def _is_one_photo(photos: Any) -> bool:

@@ -110,7 +110,11 @@ class Confidence(Config):
     def _of_words(self, caption: Caption) -> tuple[float | None, ...] | None:
         if self.words is None:
             return None
-        scores = iter(word_confidences([caption], self.words).tolist())
+        weights = self.words
+        slopes = (weights.probability, weights.caption, weights.both, weights.position)
+        offsets = [weights.offsets.get(word, 0.0) for word in content_words([caption])]
+        logits = weights.intercept + word_regressors([caption]) @ np.array(slopes)  # (W,)
+        scores = iter(_logistic(logits + np.array(offsets)).tolist())
         return tuple(None if word in FUNCTION_WORDS else next(scores) for word in caption.words)
 
 
@@ -149,14 +153,6 @@ def word_regressors(captions: Sequence[Caption]) -> Array:
                 probability = math.exp(term)
                 rows.append((probability, logit, probability * logit, position))
     return np.array(rows, dtype=float).reshape(len(rows), 4)
-
-
-def word_confidences(captions: Sequence[Caption], weights: WordWeights) -> Array:
-    """Captions with a confidence -> the confidences (W,) of their `content_words`."""
-    slopes = (weights.probability, weights.caption, weights.both, weights.position)
-    offsets = [weights.offsets.get(word, 0.0) for word in content_words(captions)]
-    logits = weights.intercept + word_regressors(captions) @ np.array(slopes)  # (W,)
-    return _logistic(logits + np.array(offsets))
 
 
 def confidences(features: Array, weights: ConfidenceWeights) -> Array:

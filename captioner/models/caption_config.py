@@ -110,11 +110,14 @@ def decoder_config(values: Any) -> Any:
     return KINDS[kind].model_validate(dict(values))
 
 
+AnyDecoderConfig = Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)]
+
+
 class CaptionNetworksConfig(Config):
     """What computes captions, in `config.json`; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
     encoder: Annotated[SerializeAsAny[EncoderConfig], BeforeValidator(encoder_config)]
-    decoder: Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)]
+    decoder: AnyDecoderConfig
     preprocessing: Preprocessing

@@ -13,7 +13,6 @@ from captioner.attention.memory import Memory
 from captioner.attention.selection import sample
 from captioner.decoding.protocol import cross_entropies
 from captioner.devices import at_least_float32
-from captioner.errors import UserError
 from captioner.models.caption_decoder import CaptionDecoder, evaluation_mode
 from captioner.schema import Config, Fraction, Length, Probability
 from captioner.vision.encoder import Encoder
@@ -78,17 +77,18 @@ class ObjectiveConfig(Config):
     )
 
     def check_selection(self, selection: str) -> None:
-        """Refuse what hard attention does not train."""
+        """Raise `ValueError` for what hard attention does not train."""
         for name in ("grounding", "self_critical"):
             if selection == "hard" and getattr(self, name):
                 reason = "is for soft attention, not decoder.selection hard"
-                raise UserError(f"objective.{name} {reason}")
+                raise ValueError(f"objective.{name} {reason}")
 
 
 class CaptioningBatch(NamedTuple):
-    """The batch of one training step; `PhotoBatch` where the encoder is trained too.
+    """The batch of one training step.
 
-    source: annotation vectors (P, L, D); P = B without `photos`.
+    source: annotation vectors (P, L, D) or, where the encoder is trained too, preprocessed photos
+        (P, 3, height, width); P = B without `photos`.
     inputs: (B, T) fed words, `<start>` first. targets: (B, T) words to predict, `<end>` last.
     mask: (B, T) boolean, False for padding.
     seed: of all draws.
@@ -121,26 +121,14 @@ class CaptioningBatch(NamedTuple):
         return self._replace(**moved)
 
     def annotations(self, encoder: Encoder | None) -> Tensor:
-        """The annotation vectors (B, L, D) of the captions. encoder: of a `PhotoBatch`."""
-        return self._by_caption(self.source)
-
-    def _by_caption(self, vectors: Tensor) -> Tensor:
-        """Annotation vectors of photos (P, L, D) -> of captions (B, L, D)."""
+        """The annotation vectors (B, L, D) of the captions. encoder: of a `source` of photos."""
+        vectors = self.source if encoder is None else encoder(self.source)  # (P, L, D)
         if self.photos is None:
             return vectors
         # The gradient of `index_select` is deterministic with several threads of a CPU.
         if vectors.device.type == "cpu":
             return vectors.index_select(0, self.photos)
         return vectors[self.photos]
-
-
-class PhotoBatch(CaptioningBatch):
-    """A batch whose `source` is preprocessed photos (P, 3, height, width)."""
-
-    def annotations(self, encoder: Encoder | None) -> Tensor:
-        """The annotation vectors (B, L, D) of the captions, with the encoder's gradient."""
-        assert encoder is not None
-        return self._by_caption(encoder(self.source))
 
 
 class CaptioningLoss(nn.Module):

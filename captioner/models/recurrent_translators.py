@@ -78,16 +78,9 @@ class SequenceToSequence(RecurrentModel):
         self, config: SequenceToSequenceConfig, source_size: int, target_size: int
     ) -> None:
         super().__init__(config, source_size, target_size)
-        self.encoder, self.decoder = (
-            RecurrentNetwork(
-                config.cell,
-                config.embedding_size,
-                config.hidden_size,
-                layers=config.layers,
-                dropout=config.dropout,
-            )
-            for _ in range(2)
-        )
+        embedding, hidden, layers = config.embedding_size, config.hidden_size, config.layers
+        self.encoder = RecurrentNetwork(config.cell, embedding, hidden, layers, config.dropout)
+        self.decoder = RecurrentNetwork(config.cell, embedding, hidden, layers, config.dropout)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
         """Source tokens (B, S) and mask (B, S) -> the last state, a memory of length 1."""

@@ -17,7 +17,7 @@ from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import SentencePair
 from captioner.evaluation.maps import target_cells
-from captioner.models.caption_losses import CaptioningBatch, PhotoBatch
+from captioner.models.caption_losses import CaptioningBatch
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.photos import Rows
 from captioner.text import SentenceVocabulary
@@ -57,11 +57,7 @@ class CaptionBatches(Batches[tuple[int, int], CaptioningBatch]):
     recipe: CaptioningRecipe
     instances: CocoInstances | None = None
     map_shape: tuple[int, int] = (1, 1)
-
-    @property
-    def workers(self) -> int:
-        """Processes that read the rows."""
-        return self.rows.workers
+    workers: int = 0
 
     def plan(self, epoch: int) -> list[list[tuple[int, int]]]:
         counts = [(row, len(self.examples[row].words)) for row in self.photos]
@@ -106,8 +102,7 @@ class CaptionBatches(Batches[tuple[int, int], CaptioningBatch]):
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch, number))
         source, photos = self.rows.read(torch.tensor(all_rows), chosen, generator)
         rows = torch.tensor([all_rows[index] for index in chosen])  # (B,)
-        make = PhotoBatch if self.recipe.encoder.train else CaptioningBatch
-        return make(
+        return CaptioningBatch(
             source,
             inputs,
             targets,

@@ -1,7 +1,6 @@
 """The captioning task: reads photos and captions, makes the captioner and its batches."""
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -17,7 +16,7 @@ from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
-from captioner.files import read_text, write_json, write_text
+from captioner.files import write_json
 from captioner.model_folders import MODEL, VOCABULARY, ModelFolder
 from captioner.models.caption_losses import CaptioningLoss
 from captioner.models.reinforce import HardAttentionLoss, SelfCriticalLoss
@@ -28,14 +27,12 @@ from captioner.runs.batches import CaptionBatches, chunks, digest_of
 from captioner.runs.caption_scores import REFERENCES, RESULTS, CaptionReward, scores_of
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import encoder_of, feature_stores
-from captioner.runs.photos import PixelRows, StoredRows, read_training
+from captioner.runs.photos import PixelRows, Rows, StoredRows, read_training
 from captioner.runs.start_model import Start
 from captioner.training.distributed import Processes
 from captioner.training.loop import Generated, Validated
 from captioner.training.optimizer import ParameterGroups
 from captioner.vision.encoder_families import RANDOM
-
-DATA_DIGEST = "data.sha256"  # In a run's folder.
 
 STANDARDISED_BY = 256
 """Photos for the mean and deviation of the annotation vectors."""
@@ -75,27 +72,26 @@ class CaptionTask:
         self.digest = digest_of([(e.image_id, e.captions) for e in (*self.train, *self.validation)])
         if processes.is_main:
             networks.vocabulary.save(folder / VOCABULARY)
-            self._compare_data(folder / DATA_DIGEST, resumed)
         workers = loading_workers(processes.device, processes.local_world_size)
-        train_rows: StoredRows | PixelRows
-        self.rows: StoredRows | PixelRows
+        self.rows: Rows
+        train_rows: Rows
         if recipe.photos_in_step:
             precision = "float32" if recipe.encoder.train else recipe.features.precision
-            train_rows = PixelRows(
-                self.train,
+            self.rows = PixelRows(
+                self.validation,
                 recipe.preprocessing,
                 networks.encoder,
                 recipe.augmentation,
                 precision,
-                workers,
+                workers=workers,
             )
-            self.rows = replace(train_rows, examples=self.validation)
+            train_rows = replace(self.rows, examples=self.train)
         else:
             splits = {"train": self.train, "validation": self.validation}
             stores = feature_stores(recipe, networks.encoder, splits, processes, folder)
             workers = min(2, workers)  # Stored rows need no more.
             dtype = torch.float16 if processes.device.type == "cuda" else torch.float32
-            train_rows = StoredRows(stores["train"], dtype, workers)
+            train_rows = StoredRows(stores["train"], dtype, workers=workers)
             self.rows = StoredRows(stores["validation"], workers=workers)
         photos = train_rows.readable
         self.order = self.rows.readable
@@ -112,18 +108,10 @@ class CaptionTask:
                 self._fit_standardisation(train_rows, photos)
         words, map_shape = networks.vocabulary, networks.map_shape
         self.batches = CaptionBatches(
-            self.train, photos, words, train_rows, recipe, instances, map_shape
+            self.train, photos, words, train_rows, recipe, instances, map_shape, workers
         )
 
-    def _compare_data(self, path: Path, resumed: bool) -> None:
-        """Keep the digest of names and captions; a run resumed with others says so."""
-        if not resumed:
-            write_text(path, self.digest)
-        elif os.path.exists(path) and read_text(path) != self.digest:
-            advice = f"to begin anew, --start-from {path.parent} with another --out"
-            print(f"the captions have changed since this run began: {advice}", flush=True)
-
-    def _fit_standardisation(self, rows: StoredRows | PixelRows, photos: list[int]) -> None:
+    def _fit_standardisation(self, rows: Rows, photos: list[int]) -> None:
         """Measure the mean and deviation of the annotation vectors on some of the photos."""
         standardisation = self.networks.decoder.standardisation
         if standardisation is not None:

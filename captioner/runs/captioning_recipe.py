@@ -1,15 +1,14 @@
 """The fields of a captioner's training config."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
 from captioner.data.shapes import ShapesConfig
 from captioner.decoding.options import SearchOptions
-from captioner.errors import UserError
-from captioner.models.caption_config import CaptionDecoderConfig, DecoderConfig, decoder_config
+from captioner.models.caption_config import AnyDecoderConfig, DecoderConfig
 from captioner.models.caption_losses import ObjectiveConfig
 from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.training.config import Section, TrainingConfig
@@ -148,9 +147,7 @@ class CaptioningRecipe(Section):
     augmentation: Augmentation = Field(default_factory=Augmentation)
     encoder: EncoderRecipe = Field(default_factory=EncoderRecipe)
     features: FeaturesConfig = Field(default_factory=FeaturesConfig)
-    decoder: Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)] = (
-        Field(default_factory=DecoderConfig)
-    )
+    decoder: AnyDecoderConfig = Field(default_factory=DecoderConfig)
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     search: SearchOptions = Field(default_factory=SearchOptions)
@@ -172,10 +169,7 @@ class CaptioningRecipe(Section):
                 "objective.grounding has boxes of the photos as they are; features.mirror and "
                 "augmentation change them"
             )
-        try:
-            self.objective.check_selection(self.decoder.selection)
-        except UserError as error:
-            raise ValueError(error) from None
+        self.objective.check_selection(self.decoder.selection)
         return self
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from captioner.errors import UserError, counted
 from captioner.files import atomic_path
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
+from captioner.runs.batches import chunks
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.photos import StoredRows, read_training
 from captioner.runs.read_recipe import read_any_recipe
@@ -29,6 +31,8 @@ from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import photo_files
 from captioner.vision.shards import source_status
+
+_ROWS_OF_PIECE = 256  # Annotation vectors that are written together: 50 MB.
 
 
 def encoder_of(chosen: EncoderRecipe) -> Encoder:
@@ -48,22 +52,32 @@ def feature_stores(
     run: Path = Path(),
 ) -> dict[str, FeatureStore]:
     """The finished store of each split; each process computes its share of the missing rows."""
+    settings, size = recipe.features, recipe.preprocessing.size
+    height, width = encoder.map_shape(size, size)
+    of_encoder = encoder.config.model_dump(mode="json", exclude={"rank"})  # The weights tell it.
+    of_encoder |= {"weights": encoder.digest(), "precision": settings.precision}
+    preprocessing = to_mapping(recipe.preprocessing)
+    folder = settings.folder
+    if folder is None:  # The digest tells other encoders and preprocessing apart.
+        origin = {"encoder": of_encoder, "preprocessing": preprocessing}
+        digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
+        name = f"{recipe.encoder.name.replace('/', '-')}-{size}-{digest}"
+        folder = run / "features" / name
+    encoder = encoder.for_inference(getattr(torch, settings.precision))
     records = {
-        name: _record(recipe, encoder, examples, is_mirrored=name == "train")
+        name: StoreRecord(
+            encoder=of_encoder,
+            preprocessing=preprocessing,
+            images=[example.name for example in examples],
+            shape=(height * width, encoder.annotation_size),
+            mirrored=settings.mirror and name == "train",
+        )
         for name, examples in splits.items()
     }
-    folder = recipe.features.folder
-    if folder is None:
-        prefix = f"{recipe.encoder.name.replace('/', '-')}-{recipe.preprocessing.size}"
-        record = records["train"]  # Its digest tells other encoders and preprocessing apart.
-        origin = {"encoder": record.encoder, "preprocessing": record.preprocessing}
-        digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
-        folder = run / "features" / f"{prefix}-{digest}"
-    encoder = encoder.for_inference(getattr(torch, recipe.features.precision))
     with processes.fail_together():
         for name, record in records.items():
             with StoreWriter(folder / name, record, processes.rank, processes.world_size) as writer:
-                _fill(writer, name, recipe, encoder, splits[name], processes)
+                _fill(writer, recipe, encoder, splits[name], processes)
     with processes.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
         for store in stores.values():
@@ -79,41 +93,24 @@ def feature_stores(
     return stores
 
 
-def _record(
-    recipe: CaptioningRecipe, encoder: Encoder, examples: Sequence[Example], is_mirrored: bool
-) -> StoreRecord:
-    size = recipe.preprocessing.size
-    height, width = encoder.map_shape(size, size)
-    of_encoder = encoder.config.model_dump(mode="json", exclude={"rank"})  # The weights tell it.
-    of_encoder |= {"weights": encoder.digest(), "precision": recipe.features.precision}
-    return StoreRecord(
-        encoder=of_encoder,
-        preprocessing=to_mapping(recipe.preprocessing),
-        images=[example.name for example in examples],
-        shape=(height * width, encoder.annotation_size),
-        mirrored=recipe.features.mirror and is_mirrored,
-    )
-
-
 def _fill(
     writer: StoreWriter,
-    name: str,
     recipe: CaptioningRecipe,
     encoder: Encoder,
     examples: Sequence[Example],
     processes: Processes,
 ) -> None:
     """Compute this process's share of the rows that a split's store lacks."""
-    changed = writer.forget_changed([*map(_state, examples)])  # In one process alone.
-    if changed:
+    if changed := writer.forget_changed([*map(_state, examples)]):  # In one process alone.
         count = counted(len(changed), "photo")
         print(f"encoded again: {count} that changed, {changed[0]} the first")
-    if not (batches := writer.missing(recipe.features.batch_size)):
+    batches = writer.missing(recipe.features.batch_size)
+    if not batches:
         return
     workers = loading_workers(processes.device, processes.local_world_size)
     load = Loader(partial(_load_for_store, recipe, examples), workers)
-    total = sum(map(len, batches))
-    bar = progress_bar(f"features, {name}", total, "images", 0, processes.is_main)
+    what, total = f"features, {writer.folder.name}", sum(map(len, batches))
+    bar = progress_bar(what, total, "images", 0, processes.is_main)
     with bar as progress, closing(load(batches)) as loaded:
         for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
             pixels = pixels.to(processes.device, non_blocking=True)
@@ -192,7 +189,15 @@ def save_photo_features(photos: str, changes: Sequence[str], processes: Processe
         return
     rows = StoredRows(store).readable
     names = np.array(store.record.images)[rows]
-    with atomic_path(path) as temporary:
-        np.savez(temporary, features=store.read(rows, torch.float16), names=names)
+    shape = (len(rows), *store.record.shape)
+    with atomic_path(path) as temporary, ZipFile(temporary, "w") as archive:
+        # In pieces: the vectors of many photos do not fit in memory.
+        with archive.open("features.npy", "w", force_zip64=True) as file:
+            header = {"descr": "<f2", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            for part in chunks(rows, _ROWS_OF_PIECE):
+                file.write(store.read(part, torch.float16).numpy().tobytes())
+        with archive.open("names.npy", "w") as file:
+            np.save(file, names)
     shutil.rmtree(folder)
     print(f"{counted(len(rows), 'image')} in {path}")

@@ -92,10 +92,11 @@ def _place(example: Example) -> object:
 Part = slice | list[int]  # Of rows.
 
 
+@dataclass(frozen=True, kw_only=True)
 class Rows(ABC):
     """Photos or annotation vectors, by row; `workers` processes read ahead (`Loader`)."""
 
-    workers: int
+    workers: int = 0
 
     @property
     @abstractmethod
@@ -132,7 +133,6 @@ class StoredRows(Rows):
 
     store: FeatureStore
     dtype: torch.dtype = torch.float32
-    workers: int = 0
 
     @property
     def readable(self) -> list[int]:
@@ -162,7 +162,6 @@ class PixelRows(Rows):
     encoder: Encoder
     augmentation: Augmentation = field(default_factory=Augmentation)
     precision: str = "float32"
-    workers: int = 0
 
     @property
     def readable(self) -> list[int]:

@@ -27,7 +27,7 @@ from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.batches import AnyBatches
 from captioner.training.checkpoint import CHECKPOINT, Position, read_checkpoint
 from captioner.training.distributed import Processes
-from captioner.training.loop import Generated, Validated, Validation, train
+from captioner.training.loop import Generated, Trainer, Validated, Validation
 from captioner.training.optimizer import ParameterGroups, make_optimizer
 from captioner.training.run_log import read_log, summary_writer
 
@@ -53,7 +53,7 @@ class Task(Protocol):
 
     @property
     def loss(self) -> nn.Module:
-        """Has `loss(batch)`, as `captioner.training.loop.train` takes it."""
+        """Has `loss(batch)`, as `captioner.training.loop.Trainer` takes it."""
 
     @property
     def batches(self) -> AnyBatches:
@@ -125,6 +125,10 @@ def train_run(
                     remove_temporaries(place, age=0)
                 write_json(folder / RECIPE_FILE, to_mapping(recipe))
         task.prepare(folder, processes, resumed)
+        began = read_log(folder, "run")[:1] if resumed else []
+        if processes.is_main and any(record["run"]["data"] != task.digest for record in began):
+            advice = f"to begin anew, --start-from {folder} with another --out"
+            print(f"the data have changed since this run began: {advice}", flush=True)
 
         def keep(validated: Validated, epoch: int) -> None:
             task.save(folder, validated.texts)
@@ -135,17 +139,17 @@ def train_run(
         run_validation = partial(validate, task, processes)
         validation = Validation(run_validation, recipe.validation.score, keep, before=is_started)
         optimizer = make_optimizer(task.loss, settings, task.parameter_groups)
-        position = train(
+        trainer = Trainer(
             task.loss,
             task.batches,
             settings,
             folder,
-            validation,
-            resume,
             optimizer,
             processes,
+            validation,
             origin_of(task, processes),
         )
+        position = trainer.train(resume)
         if processes.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL

@@ -146,7 +146,8 @@ class Service:
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
             batch = np.stack(pixels[first : first + self._batch_size])  # (B, 3, size, size)
-            captions += self.captioner.caption_pixels(batch, search, generator)
+            annotations = self.captioner.backend.encode(batch)  # (B, L, D)
+            captions += self.captioner.caption_annotations(annotations, search, generator)
         if language == ENGLISH:
             return captions
         return translate_captions(captions, self.translators[language], language)

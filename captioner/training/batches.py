@@ -67,12 +67,10 @@ class Batches(ABC, Generic[Item, Batch]):
 
     A part is the argument of the model's `loss`, and has `to(device)`. `share`: of the batch's
     examples, 0 for a fully masked dummy, so that every process takes part; 1 if it has none.
+    workers: processes that load ahead (see `Loader`).
     """
 
-    @property
-    def workers(self) -> int:
-        """The processes that load ahead (see `Loader`)."""
-        return 0
+    workers: int = 0
 
     @abstractmethod
     def plan(self, epoch: int) -> list[list[Item]]:

@@ -24,12 +24,7 @@ from captioner.training.batches import AnyBatches
 from captioner.training.checkpoint import CHECKPOINT, Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Processes
-from captioner.training.optimizer import (
-    Average,
-    learning_rate_factor,
-    make_optimizer,
-    warn_of_spans,
-)
+from captioner.training.optimizer import Average, learning_rate_factor, warn_of_spans
 from captioner.training.reports import StepReports
 from captioner.training.run_log import RunLog
 
@@ -67,42 +62,6 @@ class Interrupted(KeyboardInterrupt):
     """A run stopped on request, with its checkpoint saved. The message says how to resume."""
 
 
-def train(
-    model: nn.Module,
-    data: AnyBatches,
-    config: TrainingConfig,
-    folder: Path,
-    validation: Validation | None = None,
-    resume: bool = False,
-    optimizer: torch.optim.Optimizer | None = None,
-    processes: Processes | None = None,
-    origin: Mapping[str, object] | None = None,
-) -> Position:
-    """Train a model; returns the position at which the run ended.
-
-    model: has `loss(batch)`, which gives scalars to report: `loss` is the mean over the examples.
-    folder: for `last.safetensors` (the checkpoint) and `log.jsonl`. Several machines must share it.
-    resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
-        run: bit for bit on a CPU with one or two processes, up to rounding with more.
-    optimizer: in place of that of the config, over all parameters that require a gradient.
-    processes: the processes that train together; default: this one, on the model's device.
-    origin: what makes the run, for the log: machine, versions, data.
-
-    The caller seeds torch before making the model. Each process has torch's generator in the
-    checkpoint. Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint.
-    """
-    processes = processes or Processes(next(model.parameters()).device)
-    optimizer = optimizer or make_optimizer(model, config)
-    trainer = Trainer(model, data, config, folder, validation, optimizer, processes, origin)
-    trainer.begin(resume)
-    with trainer.stopping_on_signals():
-        if validation is not None and validation.before and not trainer.position.scores:
-            trainer.save({"epoch": 0, "step": 0, **trainer.validate(validation)})
-        while not trainer.is_finished():
-            trainer.epoch()
-    return trainer.position
-
-
 @dataclass
 class Trainer:
     """A run in one process: what it trains, and its position, which only the trainer changes.
@@ -110,19 +69,45 @@ class Trainer:
     The gradient of a step is that of the mean loss over its examples, however many parts and
     processes they are divided among. In float16 gradients are scaled (Micikevicius et al. 2018,
     *Mixed Precision Training*): a step whose gradient overflows is left out and halves the scale.
+
+    model: has `loss(batch)`, which gives scalars to report: `loss` is the mean over the examples.
+    folder: for `last.safetensors` (the checkpoint) and `log.jsonl`. Several machines must share it.
+    optimizer: as from `make_optimizer`. processes: those that train together; default: this one,
+        on a CPU.
+    origin: what makes the run, for the log: machine, versions, data.
     """
 
     model: nn.Module
     data: AnyBatches
     config: TrainingConfig
     folder: Path
-    validation: Validation | None
     optimizer: torch.optim.Optimizer
-    processes: Processes
+    processes: Processes = field(default_factory=Processes)
+    validation: Validation | None = None
     origin: Mapping[str, object] | None = None
-    position: Position = field(default_factory=Position)
-    log: RunLog | None = None  # None but in process 0.
-    is_stop_requested: bool = False
+    position: Position = field(default_factory=Position, init=False)
+    log: RunLog | None = field(default=None, init=False)  # None but in process 0.
+    is_stop_requested: bool = field(default=False, init=False)
+
+    def train(self, resume: bool = False) -> Position:
+        """Train; returns the position at which the run ended.
+
+        resume: continue from the checkpoint, if there is one. The result is that of an
+            uninterrupted run: bit for bit on a CPU with one or two processes, up to rounding with
+            more.
+
+        The caller seeds torch before making the model. Each process has torch's generator in the
+        checkpoint. Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new
+        checkpoint.
+        """
+        self.begin(resume)
+        validation = self.validation
+        with self.stopping_on_signals():
+            if validation is not None and validation.before and not self.position.scores:
+                self.save({"epoch": 0, "step": 0, **self.validate(validation)})
+            while not self.is_finished():
+                self.epoch()
+        return self.position
 
     def begin(self, resume: bool) -> None:
         """Refuse what cannot be trained, load the checkpoint and open the log."""

@@ -21,7 +21,8 @@ from captioner.data.readers import read_splits
 from captioner.progress import progress_bar
 from captioner.training.batches import Batches, Place
 from captioner.training.config import TrainingConfig
-from captioner.training.loop import Validated, Validation, train
+from captioner.training.distributed import Processes
+from captioner.training.loop import Trainer, Validated, Validation
 from captioner.training.optimizer import make_optimizer
 from captioner.vision.images import load_image
 
@@ -185,4 +186,6 @@ def train_on_photos(
 
     validation = Validation(validate, "mean", lambda validated, epoch: save())
     optimizer = make_optimizer(model, config, groups)
-    train(model, photos, config, arguments.out, validation, arguments.resume, optimizer)
+    processes = Processes(next(model.parameters()).device)
+    trainer = Trainer(model, photos, config, arguments.out, optimizer, processes, validation)
+    trainer.train(arguments.resume)

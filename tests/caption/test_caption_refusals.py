@@ -21,7 +21,7 @@ from captioner.caption.folder import load_model
 from captioner.errors import UserError
 from captioner.models.caption_config import DecoderConfig, TransformerDecoderConfig
 from captioner.models.caption_decoder import Standardisation
-from captioner.models.caption_losses import ObjectiveConfig, SelfCriticalConfig
+from captioner.models.caption_losses import SelfCriticalConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.vision.preprocessing import Preprocessing
@@ -29,8 +29,6 @@ from captioner.vision.preprocessing import Preprocessing
 MODEL = make_captioner()
 CAPTION = Caption("a", ("a",), -1.5, (-1.0,), torch.zeros(1, 4, 4))
 TRANSFORMER = partial(TransformerDecoderConfig, layers=2, heads=3, embedding_size=12)
-GROUNDED = ObjectiveConfig(grounding=0.5)
-CRITICAL = ObjectiveConfig(self_critical=SelfCriticalConfig())
 NARROW = ShowAttendTellDecoder(DecoderConfig(memory_size=9), 14)
 SMALL = Preprocessing(size=15, resize="squash")
 
@@ -41,8 +39,6 @@ SMALL = Preprocessing(size=15, resize="squash")
         (TRANSFORMER, {"embedding_size": 9}, "embedding_size 9 is not even and a multiple of 3"),
         (TRANSFORMER, {"map_layer": 2}, "map_layer 2 is not one of the 2 layers"),
         (TRANSFORMER, {"selection": "hard"}, "selection 'hard' is for kind lstm"),
-        (GROUNDED.check_selection, {"selection": "hard"}, "grounding is for soft attention"),
-        (CRITICAL.check_selection, {"selection": "hard"}, "self_critical is for soft attention"),
         (SelfCriticalConfig, {"samples": 1}, "samples 1 is not at least 2, as baseline"),
         (captioner.load, {"precision": "half"}, "'half' is not one of float32, bfloat16"),
         (CAPTION.overlay, {"path": "a.png"}, "a caption without its photo, or without words, can"),

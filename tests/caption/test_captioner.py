@@ -4,6 +4,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -45,17 +46,15 @@ def test_forcing_what_a_search_found_gives_its_maps_and_probabilities(
         assert ordered == sorted(ordered, key=lambda each: each.log_probability, reverse=True)
         found += [replace(caption, alternatives=()) for caption in ordered]
     assert len({len(caption.words) for caption in found}) > 1  # so that some are padded
-    annotations = tiny_captioner.annotations([photo for photo in photos for _ in range(6)])
-    forced = tiny_captioner.teacher_forced(annotations, [caption.words for caption in found])
-    assert_same_captions(forced, [replace(each, region=None) for each in found])
+    of_each = [photo for photo in photos for _ in range(6)]
+    explained = tiny_captioner.explain(of_each, [caption.text for caption in found], batch_size=4)
+    assert_same_captions(explained, found)
 
 
 def test_samples_depend_on_the_seed_alone_and_differ_by_batch(tiny_captioner: Captioner) -> None:
     options = {"minimum_length": 4, "sample": True, "n_best": 3, "temperature": 3.0}
-    first, again, other = (
-        tiny_captioner.caption([photo()] * 6, batch_size=1, seed=seed, **options)
-        for seed in (1, 1, 2)
-    )
+    caption = partial(tiny_captioner.caption, [photo()] * 6, batch_size=1, **options)
+    first, again, other = (caption(seed=seed) for seed in (1, 1, 2))
     assert first == again != other
     assert [len(each.alternatives) for each in first] == [2] * 6
     assert len({each.text for each in first}) > 2

@@ -32,16 +32,9 @@ DOG = caption("a black dog runs on the beach with a hat", 0.8, 0.9, 0.7, 0.8, 0.
 
 def test_shorter_forms_leave_phrases_out() -> None:
     forms = list(shorter_forms(DOG, lambda words: True))
-    assert [form.text for form in forms] == [
-        "a black dog runs on the beach with a hat",
-        "a black dog runs on the beach",
-        "a black dog runs with a hat",
-        "a black dog runs",
-        "a black dog on the beach with a hat",
-        "a black dog on the beach",
-        "a black dog with a hat",
-        "a black dog",
-    ]
+    rests = [" on the beach with a hat", " on the beach", " with a hat", ""]
+    expected = [f"a black dog{verb}{rest}" for verb in (" runs", "") for rest in rests]
+    assert [form.text for form in forms] == expected
     with_hat = forms[6]
     assert with_hat.words == ("a", "black", "dog", "with", "a", "hat")
     assert with_hat.word_confidence == (None, 0.8, 0.9, None, None, 0.2)

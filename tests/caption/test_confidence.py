@@ -48,11 +48,9 @@ def test_the_confidence_of_words_by_hand() -> None:
     assert judged.confidence is not None
     caption = math.log(judged.confidence / (1 - judged.confidence))
     dog, runs = math.exp(-2.0), math.exp(-1.0)
-    logits = (
-        0.5 + 2 * dog + 0.25 * caption + dog * caption - 0.5,
-        0.5 + 2 * runs + 0.25 * caption + runs * caption - 1 - 0.75,
-    )
-    expected = [1 / (1 + math.exp(-logit)) for logit in logits]
+    of_dog = 0.5 + 2 * dog + 0.25 * caption + dog * caption - 0.5
+    of_runs = 0.5 + 2 * runs + 0.25 * caption + runs * caption - 1 - 0.75
+    expected = [1 / (1 + math.exp(-logit)) for logit in (of_dog, of_runs)]
     assert judged.word_confidence is not None
     assert judged.word_confidence[0] is None
     assert judged.word_confidence[1:] == pytest.approx(expected)
@@ -93,16 +91,15 @@ def test_the_words_for_a_doubt() -> None:
 def test_known_probabilities_are_recovered() -> None:
     """Shares drawn from a known regression: the weights come back, and so do the shares."""
     random = np.random.default_rng(0)
-    regression = random.normal((-1, -2, -3, 9), (0.3, 0.5, 1, 2), (8000, 4))
-    features = regression
+    features = random.normal((-1, -2, -3, 9), (0.3, 0.5, 1, 2), (8000, 4))
     truth = confidence_weights(2.0, 1.5, 0.5, 0.3, -0.1)
-    expected = confidences(regression, truth)
-    assert list(confidences(1e4 * regression[:1], truth)) == [0]  # Does not overflow.
+    expected = confidences(features, truth)
+    assert list(confidences(1e4 * features[:1], truth)) == [0]  # Does not overflow.
     shares = random.binomial(5, expected) / 5
     found = fit_weights(features, shares, np.ones_like(shares))
     for name in list(ConfidenceWeights.model_fields)[1:]:
         assert getattr(found, name) == pytest.approx(getattr(truth, name), abs=0.12)
-    assert float(abs(confidences(regression, found) - expected).max()) < 0.05
+    assert float(abs(confidences(features, found) - expected).max()) < 0.05
     first = fit_weights(features[:60], shares[:60], np.ones(60), ridge=0)
     rest_without_weight = np.arange(8000) < 60
     again = fit_weights(features, shares, rest_without_weight, ridge=0)
@@ -112,15 +109,10 @@ def test_known_probabilities_are_recovered() -> None:
 def test_words_that_are_more_often_true_are_found() -> None:
     """Of one probability, "dog" is true in 9 of 10 captions, "cat" in 1; "owl" is too rare."""
     said = ["dog"] * 40 + ["cat"] * 40 + ["owl"] * 3
-    captions = [
-        Caption(word, ("a", word), -1.5, (-0.5, -1.0), torch.zeros(2, 1, 1), confidence=0.5)
-        for word in said
-    ]
-    dogs, cats = (
-        [number % 10 > 0 for number in range(40)],
-        [number % 10 == 0 for number in range(40)],
-    )
-    truth = np.array([*dogs, *cats, True, True, True], float)
+    owl = Caption("owl", ("a", "owl"), -1.5, (-0.5, -1.0), torch.zeros(2, 1, 1), confidence=0.5)
+    captions = [replace(owl, words=("a", word)) for word in said]
+    dogs = [number % 10 > 0 for number in range(40)]
+    truth = np.array([*dogs, *(not is_true for is_true in dogs), True, True, True], float)
     weights = fit_word_weights(captions, truth, np.ones_like(truth))
     assert sorted(weights.offsets) == ["cat", "dog"]
     judged = Confidence(weights=WEIGHTS, words=weights)

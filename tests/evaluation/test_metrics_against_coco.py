@@ -108,10 +108,9 @@ def test_spice_gets_the_words_and_gives_the_scores(monkeypatch: pytest.MonkeyPat
         given = json.loads(Path(command[4]).read_text())
         pairs = [(each["test"], each["refs"]) for each in given]
         assert pairs == [("a dog", ["the dog"]), ("a cat", ["x", "one cat"])]
-        scores = [
-            {"image_id": each["image_id"], "scores": {"All": {"f": 0.25 + n / 2}}}
-            for n, each in enumerate(given)
-        ]
+        figures = [{"scores": {"All": {"f": figure}}} for figure in (0.25, 0.75)]
+        images = [{"image_id": each["image_id"]} for each in given]
+        scores = [image | figure for image, figure in zip(images, figures, strict=True)]
         Path(command[command.index("-out") + 1]).write_text(json.dumps(scores))
 
     monkeypatch.setattr(package, "get_stanford_models", lambda: None)

@@ -12,7 +12,6 @@ from captioner.models.caption_losses import (
     CaptioningBatch,
     CaptioningLoss,
     ObjectiveConfig,
-    PhotoBatch,
     doubly_stochastic_penalty,
     grounding_penalty,
 )
@@ -62,7 +61,7 @@ def test_captions_of_one_photo_share_what_the_encoder_sees_of_it() -> None:
     decoder, photos = small_decoder(memory_size=512, dropout=0.0).float(), torch.randn(1, 3, 32, 32)
     encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).eval()
     loss = CaptioningLoss(decoder, ObjectiveConfig(), encoder)
-    batch = PhotoBatch(**make_batch(2)._asdict())
+    batch = make_batch(2)
     apart = loss.loss(batch._replace(source=photos.expand(2, -1, -1, -1)))["loss"]
     wanted = torch.autograd.grad(apart, list(loss.parameters()))
     found = loss.loss(batch._replace(source=photos, photos=torch.tensor([0, 0])).to("cpu"))["loss"]

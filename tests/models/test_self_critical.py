@@ -111,15 +111,3 @@ def test_cross_entropy_is_added_by_its_weight() -> None:
     plain = CaptioningLoss(small_decoder(dropout=0.0), ObjectiveConfig()).loss(batch)
     torch.testing.assert_close(mixed["loss"], alone["loss"] + 0.7 * plain["loss"])
     assert torch.equal(mixed["cross_entropy"], plain["cross_entropy"])
-
-
-def test_weights_that_autocast_casts_for_decoding_are_not_used_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They would have no gradient: torch before 2.11 or so, on GPUs, pytorch issue 112583."""
-    calls: list[str] = []
-    monkeypatch.setattr(torch, "clear_autocast_cache", lambda: calls.append("clear"))
-    loss = make_loss()
-    loss.decoder.output.register_forward_hook(lambda *_: calls.append("product"))
-    loss.loss(make_batch())
-    assert calls[-2:] == ["clear", "product"]

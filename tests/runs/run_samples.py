@@ -96,7 +96,6 @@ def save_encoder(folder: Path) -> str:
 
 
 class DrawnRows(Rows):
-    workers = 0
     readable: ClassVar[list[int]] = []
 
     def read(

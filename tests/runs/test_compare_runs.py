@@ -36,17 +36,13 @@ def test_runs_are_compared(
     Path("runs/of an earlier version/references.json").unlink()
     ours = write_captions(Path("runs/a"), "a photo of the number 6", "a photo of a colour")
     theirs = write_captions(Path("runs/b"), "a photo of a dog", "two dogs")
-    first, second, old = compare_runs(["runs", "runs/a"], "runs/b")
-    assert [row["run"] for row in (first, second, old)] == [
-        str(Path("runs", name)) for name in ("a", "b", "of an earlier version")
-    ]
+    first, second, old = rows = compare_runs(["runs", "runs/a"], "runs/b")
+    names = ("a", "b", "of an earlier version")
+    assert [row["run"] for row in rows] == [str(Path("runs", name)) for name in names]
     differing = [*first][1 : [*first].index("epoch")]
     assert differing == ["training.learning_rate"]  # As it is written, not rounded.
-    assert [row["training.learning_rate"] for row in (first, second, old)] == [
-        "2e-05",
-        "0.01",
-        "2e-05",
-    ]
+    rates = [row["training.learning_rate"] for row in rows]
+    assert rates == ["2e-05", "0.01", "2e-05"]
     log = log_of(Path("runs/a"))
     best = max(log, key=lambda record: record["CIDEr-D"])
     assert (first["epoch"], first["perplexity"]) == (best["epoch"], best["perplexity"])
@@ -68,9 +64,8 @@ def test_runs_are_compared(
     assert header.split("  ")[0] == "run"
     assert len(lines) == 3
     assert "gain" not in header
-    assert refused(["runs", "photos"]).endswith(
-        "photos: no folder of a run here, which has log.jsonl"
-    )
+    sentence = refused(["runs", "photos"])
+    assert sentence.endswith("photos: no folder of a run here, which has log.jsonl")
     Path("runs/of an earlier version/config.json").write_text("[]")
     assert compare_runs(["runs/of an earlier version"])[0]["run"]
     results = json.loads(Path("runs/b/results.json").read_text())[:1]

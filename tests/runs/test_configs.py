@@ -115,6 +115,7 @@ CONFIGS: list[tuple[Config, str]] = [
     ({"epochs": 3}, "'epochs'; did you mean 'training.epochs'?"),
     (GROUNDING, "grounding and data.instances need each other"),
     ({"decoder": HARD, **GROUNDING, **BOXES}, "grounding is for soft"),
+    ({"decoder": HARD, "objective": {"self_critical": {}}}, "self_critical is for soft"),
     ({"encoder": {"name": "vgg7"}}, "vgg7"),
     ({"encoder": {"train": True, "train_from": 6}}, "train_from 6"),
     ({"features": {"mirror": True}, "encoder": {"train": True}}, "features.mirror for stored"),

@@ -28,7 +28,8 @@ from captioner.runs.run import train_run
 from captioner.schema import from_mapping, to_mapping
 from captioner.text.vocabulary import WordVocabulary
 from captioner.training.config import TrainingConfig
-from captioner.training.loop import train
+from captioner.training.loop import Trainer
+from captioner.training.optimizer import make_optimizer
 from captioner.translate.translator import Translator
 
 pytestmark = pytest.mark.slow
@@ -132,7 +133,8 @@ def test_it_reads_numbers_it_never_saw(name: str, tmp_path: Path) -> None:
         rise = {"learning_rate": 0.003, "warmup_steps": 100}
     config = TrainingConfig(epochs=20, schedule="cosine", clip_norm=1.0, **rise)
     batches = TranslationBatches(encode_pairs(pairs, source, target, 50)[0], 500)
-    train(TranslationLoss(learner), batches, config, tmp_path)
+    loss = TranslationLoss(learner)
+    Trainer(loss, batches, config, tmp_path, make_optimizer(loss, config)).train()
     search = TranslationSearch(beam=2, maximum_length=12)
     networks = TorchTranslations(MODELS[name], learner.eval(), source, target)
     translator = Translator(networks, search=search)

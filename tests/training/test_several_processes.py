@@ -34,8 +34,8 @@ def test_two_processes_train_to_the_weights_of_one(
     first, second = seen(two, name)
     assert first["ended"] == second["ended"] == "done"
     assert first["weights"] == second["weights"]
-    for found, parameter in zip(first["weights"], model.parameters(), strict=True):
-        torch.testing.assert_close(torch.tensor(found), parameter.detach().flatten())
+    weights = [parameter.detach().flatten() for parameter in model.parameters()]
+    torch.testing.assert_close([*map(torch.tensor, first["weights"])], weights)
     for ours, expected in zip(log_of(two / name), log_of(tmp_path), strict=True):
         assert ours == pytest.approx(expected, rel=1e-4)
     assert (first["kept"], second["kept"]) == (len(validator.kept), 0)

@@ -22,7 +22,7 @@ from captioner.training.batches import Batches, Place
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Processes
-from captioner.training.loop import Interrupted, Trainer, Validated, Validation, train
+from captioner.training.loop import Interrupted, Trainer, Validated, Validation
 from captioner.training.optimizer import make_optimizer
 
 EXAMPLES, BATCH, EPOCHS = 13, 4, 3
@@ -66,7 +66,7 @@ def trainer_of(model: nn.Module, config: TrainingConfig, folder: Path) -> Traine
     """A trainer at its first step, on the model's device."""
     device = next(model.parameters()).device
     optimizer = make_optimizer(model, config)
-    trainer = Trainer(model, Data(), config, folder, None, optimizer, Processes(device))
+    trainer = Trainer(model, Data(), config, folder, optimizer, Processes(device))
     trainer.begin(resume=False)
     return trainer
 
@@ -157,8 +157,9 @@ def run(
     config = TrainingConfig(**{**plateau, **options})
     validation = Validation(validator.run, "score", validator.keep)
     data = Data() if data is None else data
-    position = train(model, data, config, folder, validation, resume, processes=processes)
-    return model, validator, position
+    optimizer, processes = make_optimizer(model, config), processes or Processes()
+    trainer = Trainer(model, data, config, folder, optimizer, processes, validation)
+    return model, validator, trainer.train(resume)
 
 
 def content_of(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
