@@ -5,10 +5,11 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from math import prod
 from pathlib import Path, PurePath
 from typing import Any
@@ -35,7 +36,7 @@ from captioner.files import (
     write_json,
 )
 from captioner.schema import Instance, flat, from_mapping
-from captioner.weight_files import weights_header
+from captioner.weight_files import stored_tensors, weights_header
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 VOCABULARY = "vocabulary.json"  # A captioner's, or a translator's for both sides.
@@ -55,6 +56,10 @@ _PROCESSOR = ("preprocessor_config.json", "processor_config.json")
 _SAFETENSORS = ("model*.safetensors", "model.safetensors.index.json")
 FOREIGN_FILES = (CONFIG, CARD, GENERATION, *_TOKENIZER, *_TOKENS, *_PROCESSOR, *_SAFETENSORS)
 """What is downloaded of a captioner of transformers."""
+TRANSFORMERS = "transformers"
+
+_BACKENDS = "captioner.backends"
+"""Of entry points: `name = "module:function"`, for folders whose config has `backend: name`."""
 
 MODEL = "model"  # In a run's folder: the folder of the best model.
 SCORES_FILE = "scores.json"  # In the folder of the best model: its validation scores.
@@ -130,11 +135,11 @@ def _add_digests(folder: Path) -> None:
     write_json(path, {**read_json(path, "model config"), "files": digests})
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, content: bytes | None = None) -> str:
     """SHA-256 of a file; of weights that in their header, which other headers share."""
     if path.name == WEIGHTS:
         return weights_header(path)[0]
-    return hashlib.sha256(read_bytes(path, "model file")).hexdigest()
+    return hashlib.sha256(content or read_bytes(path, "model file")).hexdigest()
 
 
 def packaged_models() -> list[str]:
@@ -206,19 +211,16 @@ class ModelFolder:
 
     @property
     def backend(self) -> str | None:
-        """The backend that its config names, where it is none of `FORMATS`."""
-        name = self.config.get("backend")
-        return name if self.kind is None and isinstance(name, str) else None
-
-    @property
-    def model_type(self) -> str | None:
-        """The family of a model of transformers; None of another folder."""
-        name = self.config.get("model_type")
-        return name if isinstance(name, str) and not (self.kind or self.backend) else None
+        """What computes it, where it is of none of `FORMATS`: `TRANSFORMERS`, or as it names it."""
+        if self.kind is not None:
+            return None
+        if isinstance(name := self.config.get("backend"), str):
+            return name
+        return TRANSFORMERS if isinstance(self.config.get("model_type"), str) else None
 
     def check_family(self, name: str) -> None:
         """Refuse a model of transformers that is no known captioner. name: of the model."""
-        if self.model_type not in FAMILIES:
+        if self.config.get("model_type") not in FAMILIES:
             families = ", ".join(FAMILIES)
             raise UserError(f"{name} is no captioner of transformers, which are: {families}")
         if "auto_map" in self.config:
@@ -242,18 +244,26 @@ class ModelFolder:
         """Whether it holds weights, besides those in graphs."""
         return os.path.isfile(self.files / WEIGHTS)
 
-    def read(self, kind: str, config: type[Instance]) -> Instance:
-        """Validate the config. kind: the expected one of `FORMATS`."""
+    def tensors(self) -> dict[str, Any]:
+        """The weights of its file, as arrays of NumPy; none of a folder whose graphs hold them."""
+        return stored_tensors(self.files / WEIGHTS, "np") if self.has_weights else {}
+
+    def check_kind(self, kind: str) -> None:
+        """Refuse a folder whose config is not of this kind, one of `FORMATS`."""
         path = self.files / CONFIG
-        if computed_by := self.backend or (self.model_type and "transformers"):
-            what = f"is computed by the backend {computed_by!r}"
+        if self.backend is not None:
+            what = f"is computed by the backend {self.backend!r}"
             raise UserError(f"{self.path} {what}: it has no networks to train or export")
         if self.kind is None:
             read_json(path, "model config", LARGEST_CONFIG)  # Refuses a missing file.
             raise UserError(f"{path} is not the config of a {kind}: no format {FORMATS[kind]!r}")
         if self.kind != kind:
             raise UserError(f"{self.files} is a {self.kind}, not a {kind}")
-        return from_mapping(config, self.config, str(path))
+
+    def read(self, kind: str, config: type[Instance]) -> Instance:
+        """Validate the config. kind: the expected one of `FORMATS`."""
+        self.check_kind(kind)
+        return from_mapping(config, self.config, str(self.files / CONFIG))
 
     @property
     def digests(self) -> Mapping[str, str]:
@@ -261,13 +271,17 @@ class ModelFolder:
         digests: Mapping[str, str] = self.config.get("files", {})
         return digests
 
-    def check(self, graphs: Iterable[str] = ()) -> None:
-        """Refuse vocabularies, n-grams and these graphs if their digest is not the config's."""
+    def check(self, graphs: Mapping[str, bytes] | None = None) -> None:
+        """Refuse vocabularies, n-grams and graphs if their digest is not the config's.
+
+        graphs: the contents of their files.
+        """
         if not self.digests:
             return
+        given = graphs or {}
         listed = [name for name in (*VOCABULARIES, NGRAMS_FILE) if name in self.digests]
-        for name in (*graphs, *listed):
-            if self.digests.get(name) != _digest(self.files / name):
+        for name in (*given, *listed):
+            if self.digests.get(name) != _digest(self.files / name, given.get(name)):
                 problem = f"is damaged, or of another model than {CONFIG} (its digest is another)"
                 error = GraphError if name in GRAPHS else UserError
                 raise error(f"{self.files / name} {problem}; copy or export the model again")
@@ -280,7 +294,7 @@ class ModelFolder:
         """
         if self.has_weights and (named := weights_header(self.files / WEIGHTS)[0]):
             return named
-        if self.model_type and self.files.parent.name == "snapshots":  # Of the hub's cache.
+        if self.backend and self.files.parent.name == "snapshots":  # Of the hub's cache.
             return self.files.name  # The commit.
         names = (WEIGHTS, *GRAPHS) if self.kind else sorted(os.listdir(self.files))
         digest = hashlib.sha256()
@@ -331,6 +345,20 @@ class ModelFolder:
         return "\n".join(lines)
 
 
+def other_backends() -> dict[str, EntryPoint]:
+    """The backends that other packages bring, by name."""
+    return {point.name: point for point in entry_points(group=_BACKENDS)}
+
+
+def other_backend(name: str, model: str) -> EntryPoint:
+    """The backend of another package, which a model needs; refuses one that is not installed."""
+    found = other_backends()
+    if name not in found:
+        needs = f"needs the backend {name!r} of another package"
+        raise UserError(f"{model} {needs}; installed are: {', '.join(sorted(found)) or 'none'}")
+    return found[name]
+
+
 def is_address(name: str | os.PathLike[str]) -> bool:
     """Whether a model's name is an address, also as a `Path`, which drops a slash."""
     return PurePath(name).as_posix().startswith("hf:/")
@@ -354,13 +382,17 @@ def _fetch(name: str | os.PathLike[str]) -> Path:
         # First, so that a repository of another kind is refused before its weights.
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=CONFIG))
         model = ModelFolder(folder)
-        if model.model_type:
+        names: list[str] | None = list(FILES)
+        if model.backend == TRANSFORMERS:
             model.check_family(address)
+            names = list(FOREIGN_FILES)
+        elif model.backend is not None:
+            other_backend(model.backend, address)
+            names = None  # All: it alone knows which it reads.
         elif model.kind is None:
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
-        names = list(FOREIGN_FILES if model.model_type else FILES)
         snapshot_download(repository, revision=folder.name, allow_patterns=names)
-        if model.model_type:
+        if model.backend == TRANSFORMERS:
             model.check_safetensors(address)
     return folder
 

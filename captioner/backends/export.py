@@ -47,7 +47,7 @@ from captioner.model_folders import NGRAMS_FILE, WEIGHTS, ModelFolder, copy_mode
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.models.transformer import Transformer
 from captioner.text.vocabulary import Vocabulary
-from captioner.weight_files import stored_tensors, tensors_digest
+from captioner.weight_files import tensors_digest
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -67,8 +67,7 @@ def add_graphs(folder: Path) -> None:
     at loading. A graph names the digest of its weights, so that it reads no other model's.
     """
     model = ModelFolder(folder)
-    path = model.files / WEIGHTS
-    weights = stored_tensors(path, "np")
+    weights = model.tensors()
     if model.kind == "translator":
         graphs = _of_translator(model)
     else:
@@ -77,9 +76,18 @@ def add_graphs(folder: Path) -> None:
     with saving(folder) as files:
         copy_model(folder, files)
         for name, graph in graphs.items():
-            refer_to(path, weights, graph.graph)
+            refer_to(model.files / WEIGHTS, weights, graph.graph)
             graph.metadata_props.add(key=WEIGHTS_DIGEST, value=digest)
             write_bytes(files / name, _content(name, graph))
+
+
+def write_graphs(folder: Path) -> str:
+    """`add_graphs` to a trained model; returns why that is not possible, or ""."""
+    try:
+        add_graphs(folder)
+    except Exception as error:  # Exporters raise many kinds; the model works without.
+        return (str(error) or repr(error)).splitlines()[0]
+    return ""
 
 
 def captioner_graphs(model: TorchCaptions, precision: Precision = "float32") -> dict[str, bytes]:

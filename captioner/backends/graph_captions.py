@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,11 +35,10 @@ from captioner.decoding.rules import ORDER, PLACES, Constraints, ngram_keys, ngr
 from captioner.decoding.search import search_hypotheses
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
-from captioner.model_folders import CONFIG, GRAPHS, NGRAMS_FILE, VOCABULARY, WEIGHTS, ModelFolder
+from captioner.model_folders import CONFIG, GRAPHS, NGRAMS_FILE, VOCABULARY, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
-from captioner.weight_files import stored_tensors
 
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
 _SORTED_KEYS = "ngrams"  # An input of a step of 0.4.0.dev0.
@@ -55,6 +54,7 @@ class GraphCaptions:
 
     engine: ClassVar[str] = "graphs"
     can_sample: ClassVar[bool] = False
+    has_gradients: ClassVar[bool] = False
     device: ClassVar[None] = None
 
     folder: ModelFolder
@@ -85,7 +85,7 @@ class GraphCaptions:
             folder = ModelFolder(self.folder.path)
             if folder.digests != self.folder.digests:
                 raise UserError(f"the graphs in {folder.files} have changed; load the model again")
-            self.graphs[threads] = open_graphs(folder, GRAPHS, threads)
+            self.graphs[threads] = open_graphs(folder, GRAPHS, threads, folder.tensors())
         return replace(self, threads=threads)
 
     def encode(self, pixels: Array) -> Array:
@@ -146,14 +146,13 @@ class GraphCaptions:
 
 def open_captions(folder: ModelFolder) -> GraphCaptions:
     """The backend of a model folder with graphs, which are of its config and vocabulary."""
-    files = folder.files
-    config = folder.read("captioner", CaptionNetworksConfig)
+    files, weights, threads = folder.files, folder.tensors(), default_threads()
     vocabulary = Vocabulary.load(files / VOCABULARY)
-    threads = default_threads()
     with ThreadPoolExecutor(1) as builder:
-        built = builder.submit(_stored_ngrams, files, len(vocabulary))
-        graphs = open_graphs(folder, GRAPHS, threads)
+        built = builder.submit(_stored_ngrams, files, weights, len(vocabulary))
+        graphs = open_graphs(folder, GRAPHS, threads, weights)
         keys, table = built.result()
+    config = folder.read("captioner", CaptionNetworksConfig)
     with graph_errors(files):
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
@@ -183,14 +182,14 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
     )
 
 
-def _stored_ngrams(files: Path, vocabulary_size: int) -> tuple[Array | None, Array | None]:
+def _stored_ngrams(
+    files: Path, weights: Mapping[str, Array], vocabulary_size: int
+) -> tuple[Array | None, Array | None]:
     """The keys and the table of a folder's n-grams; of exported graphs the table alone."""
-    if os.path.isfile(files / WEIGHTS):
-        ngrams = stored_tensors(files / WEIGHTS, "np", only=NGRAMS).get(NGRAMS)  # (N, ORDER)
-        if ngrams is None:
-            return None, None
-        keys = ngram_keys(list(ngrams.astype(np.int64).T), vocabulary_size)  # (N,)
+    if NGRAMS in weights:
+        columns = list(weights[NGRAMS].astype(np.int64).T)  # (N,) each of ORDER
+        keys = ngram_keys(columns, vocabulary_size)  # (N,)
         return keys, ngram_table(keys, vocabulary_size)
-    if os.path.isfile(files / NGRAMS_FILE):
+    if not weights and os.path.isfile(files / NGRAMS_FILE):
         return None, np.frombuffer(read_bytes(files / NGRAMS_FILE, "n-grams"), "<i8")
     return None, None

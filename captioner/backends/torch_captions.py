@@ -54,6 +54,7 @@ class TorchCaptions:
 
     engine: ClassVar[str] = "torch"
     can_sample: ClassVar[bool] = True
+    has_gradients: ClassVar[bool] = False
 
     encoder: Encoder
     decoder: CaptionDecoder

@@ -232,7 +232,7 @@ def open_captions(folder: ModelFolder, device: str, precision: str) -> Transform
     folder.check_family(str(folder.path))
     folder.check_safetensors(str(folder.path))
     dtype, place = choose_precision(precision), choose_device(device)
-    name, take_apart = FAMILIES[str(folder.model_type)]
+    name, take_apart = FAMILIES[folder.config["model_type"]]
     local = {"local_files_only": True, "trust_remote_code": False}
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -4,7 +4,7 @@ from pydantic import ConfigDict, Field
 
 from captioner.caption.confidence import Confidence
 from captioner.decoding.options import SearchOptions
-from captioner.model_folders import CONFIG, ModelFolder
+from captioner.model_folders import CONFIG, TRANSFORMERS, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.schema import Config, from_mapping
 
@@ -30,7 +30,7 @@ class ModelConfig(CaptionNetworksConfig, CaptionerConfig):
 
 def captioner_config(folder: ModelFolder) -> CaptionerConfig:
     """The search and the confidence of a model folder, of any backend."""
-    if folder.model_type:
+    if folder.backend == TRANSFORMERS:
         from captioner.backends.transformers_captions import default_search
 
         confidence = {"confidence": folder.config.get("confidence")}

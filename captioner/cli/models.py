@@ -7,7 +7,14 @@ from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.errors import UserError
 from captioner.files import check_files
-from captioner.model_folders import ModelFolder, is_address, model_folder, own_folder, pinned
+from captioner.model_folders import (
+    ModelFolder,
+    is_address,
+    model_folder,
+    other_backends,
+    own_folder,
+    pinned,
+)
 
 
 def add_commands(commands: shared.Commands) -> None:
@@ -159,8 +166,7 @@ def run_info(arguments: argparse.Namespace) -> None:
 
 
 def _description(folder: ModelFolder) -> str:
-    from captioner.backends.engines import ENGINES, other_backends
-    from captioner.loading import load, load_translator
+    from captioner.loading import ENGINES, load, load_translator
 
     if folder.kind == "translator":
         translator = load_translator(folder.path)
