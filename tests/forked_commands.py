@@ -102,8 +102,8 @@ def _run_here(job: dict[str, Any]) -> None:
 
 
 def _serve() -> None:
-    import captioner.cli.main
     import captioner.backends.export
+    import captioner.cli.main
     import captioner.loading
     import captioner.outputs.outputs
     import captioner.runs.read_recipe
