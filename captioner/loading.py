@@ -44,6 +44,7 @@ def load(
     device: torch.device | str = "cpu",
     precision: str = "float32",
     engine: EngineName = "auto",
+    calibration: str | os.PathLike[str] | None = None,
 ) -> Captioner:
     """Load a captioner: the packaged one, or by name, folder or `hf://user/name`.
 
@@ -53,19 +54,23 @@ def load(
     engine: computes the networks: `graphs`, the ONNX graphs of the folder, which need no torch, or
         `torch`. `auto` takes the graphs on a CPU in float32, where the folder has them. A folder
         of a backend of another package has one engine, its own.
+    calibration: a file of `captioner calibrate --out`, whose confidence replaces the model's.
 
     To train or save a model, use `load_model` of `captioner.caption.folder` instead.
     """
     from captioner.caption.captioner import Captioner
-    from captioner.caption.config import captioner_config
+    from captioner.caption.config import captioner_config, read_calibration
 
     folder = ModelFolder(model_folder(name_or_path))
     backend = open_backend(folder, "captioner", device, precision, engine)
     config = captioner_config(folder)
+    confidence = config.confidence
+    if calibration is not None:
+        confidence = read_calibration(calibration, folder)
     return Captioner(
         backend,
         config.search,
-        config.confidence,
+        confidence,
         folder.card,
         partial(load_translation, device=device, precision=precision, engine=engine),
     )

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from importlib import import_module
@@ -53,9 +53,10 @@ GENERATION = "generation_config.json"
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
 _TOKENS = ("special_tokens_map.json", "added_tokens.json")
 _PROCESSOR = ("preprocessor_config.json", "processor_config.json")
-_SAFETENSORS = ("model*.safetensors", "model.safetensors.index.json")
-FOREIGN_FILES = (CONFIG, CARD, GENERATION, *_TOKENIZER, *_TOKENS, *_PROCESSOR, *_SAFETENSORS)
-"""What is downloaded of a captioner of transformers."""
+FOREIGN_FILES = (CONFIG, CARD, GENERATION, *_TOKENIZER, *_TOKENS, *_PROCESSOR)
+"""What is downloaded of a captioner of transformers, besides its weights."""
+SAFETENSORS = ("model*.safetensors", "model.safetensors.index.json")
+PICKLES = ("pytorch_model*.bin",)  # Only `captioner convert` reads them.
 TRANSFORMERS = "transformers"
 
 _BACKENDS = "captioner.backends"
@@ -230,7 +231,7 @@ class ModelFolder:
     def check_safetensors(self, name: str) -> None:
         """Refuse a model of transformers without safetensors. name: of the model."""
         if not any(self.files.glob("*.safetensors")):
-            advice = "give a revision that has, or a folder by transformers' save_pretrained"
+            advice = f"captioner convert {name} --out FOLDER makes them of pytorch_model.bin"
             raise UserError(f"{name} has no weights as safetensors; {advice}")
 
     @property
@@ -373,8 +374,11 @@ def _parse(name: str | os.PathLike[str]) -> tuple[str, str, str | None]:
     return path.replace(":/", "://", 1), match[1], match[2]
 
 
-def _fetch(name: str | os.PathLike[str]) -> Path:
-    """The cached folder of a model, named by its commit; downloads what is not cached."""
+def _fetch(name: str | os.PathLike[str], weights: Sequence[str] = SAFETENSORS) -> Path:
+    """The cached folder of a model, named by its commit; downloads what is not cached.
+
+    weights: the files of them of a captioner of transformers.
+    """
     address, repository, revision = _parse(name)
     with _explained(address):
         from huggingface_hub import snapshot_download
@@ -385,15 +389,22 @@ def _fetch(name: str | os.PathLike[str]) -> Path:
         names: list[str] | None = list(FILES)
         if model.backend == TRANSFORMERS:
             model.check_family(address)
-            names = list(FOREIGN_FILES)
+            names = [*FOREIGN_FILES, *weights]
         elif model.backend is not None:
             other_backend(model.backend, address)
             names = None  # All: it alone knows which it reads.
         elif model.kind is None:
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
         snapshot_download(repository, revision=folder.name, allow_patterns=names)
-        if model.backend == TRANSFORMERS:
+        if model.backend == TRANSFORMERS and weights == SAFETENSORS:
             model.check_safetensors(address)
+    return folder
+
+
+def pickled_folder(name: str) -> ModelFolder:
+    """A captioner of transformers with pickled weights, by its address or path."""
+    folder = ModelFolder(_fetch(name, PICKLES) if is_address(name) else Path(name))
+    folder.check_family(name)
     return folder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,13 +23,7 @@ from captioner.backends.graphs import (
     search_inputs,
 )
 from captioner.backends.protocol import Sentence, Words
-from captioner.backends.vocabulary_search import (
-    NGRAMS,
-    all_ngrams_known,
-    caption_constraints,
-    in_words,
-    unknown_words,
-)
+from captioner.backends.vocabulary_search import NGRAMS, VocabularyCaptions
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import ORDER, PLACES, Constraints, ngram_keys, ngram_table
 from captioner.decoding.search import search_hypotheses
@@ -45,16 +39,15 @@ _SORTED_KEYS = "ngrams"  # An input of a step of 0.4.0.dev0.
 
 
 @dataclass(repr=False, eq=False)
-class GraphCaptions:
+class GraphCaptions(VocabularyCaptions):
     """The `CaptionBackend` of a folder's graphs. threads: of each graph.
 
-    graphs: encoder, start and step, by their number of threads. shape: L, D. ngrams: the table of
-    `Rules`. sorted_keys: of the n-grams, for graphs of 0.4.0.dev0, which have no table.
+    graphs: encoder, start and step, by their number of threads. shape: L, D. sorted_keys: of the
+    n-grams, for graphs of 0.4.0.dev0, which have no table.
     """
 
     engine: ClassVar[str] = "graphs"
     can_sample: ClassVar[bool] = False
-    has_gradients: ClassVar[bool] = False
     device: ClassVar[None] = None
 
     folder: ModelFolder
@@ -66,10 +59,6 @@ class GraphCaptions:
     sorted_keys: Array | None
     threads: int
     graphs: dict[int, list[Graph]] = field(default_factory=dict)
-
-    @property
-    def vocabulary_size(self) -> int:
-        return len(self.vocabulary)
 
     def __repr__(self) -> str:
         return f"{len(self.vocabulary):,} words, on cpu"
@@ -101,7 +90,7 @@ class GraphCaptions:
     def search(
         self, annotations: Array, search: SearchOptions, generator: None = None
     ) -> list[list[Sentence]]:
-        constraints = caption_constraints(search, self.vocabulary, self.ngrams)
+        constraints = self.constraints(search)
         rules = search_inputs(constraints, len(self.vocabulary))
         if self.sorted_keys is not None:
             rules[_SORTED_KEYS] = self.sorted_keys
@@ -110,7 +99,7 @@ class GraphCaptions:
             inputs = {"annotations": np.asarray(annotations, np.float32)}
             stepper = GraphStepper(start, step, inputs, rules)
             hypotheses = search_hypotheses(stepper, search.maximum_length)
-        return in_words(hypotheses, self.vocabulary)
+        return [list(map(self.in_words, of_photo)) for of_photo in hypotheses]
 
     def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
         """See `CaptionBackend`. A greedy search in which all words but the next are forbidden."""
@@ -137,12 +126,6 @@ class GraphCaptions:
             maps.append(choices.weights[0, 0])  # (L,)
         return Sentence(list(words), terms, np.stack(maps[:-1]))
 
-    def unknown(self, words: Iterable[str]) -> list[str]:
-        return unknown_words(words, self.vocabulary)
-
-    def is_sentence(self, words: Sequence[str]) -> bool:
-        return all_ngrams_known(words, self.vocabulary, self.ngrams)
-
 
 def open_captions(folder: ModelFolder) -> GraphCaptions:
     """The backend of a model folder with graphs, which are of its config and vocabulary."""
@@ -151,15 +134,16 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
     with ThreadPoolExecutor(1) as builder:
         built = builder.submit(_stored_ngrams, files, weights, len(vocabulary))
         graphs = open_graphs(folder, GRAPHS, threads, weights)
-        keys, table = built.result()
+        table = built.result()
     config = folder.read("captioner", CaptionNetworksConfig)
     with graph_errors(files):
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
         shape = rows * columns, config.decoder.memory_size  # L, D
-        is_old = _SORTED_KEYS in step.inputs
-        if keys is None and table is not None and is_old:
-            keys, table = table, ngram_table(table, len(vocabulary))
+        sorted_keys = None
+        if table is not None and _SORTED_KEYS in step.inputs:
+            sorted_keys = np.unique(table[table >= 0])
+            table = ngram_table(sorted_keys, len(vocabulary))  # An old export's file had keys.
         if table is not None and len(table) < len(vocabulary) + PLACES:
             raise GraphError(f"{files / NGRAMS_FILE} is damaged; export the captioner again")
         sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
@@ -176,20 +160,17 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
         map_shape=(rows, columns),
         shape=shape,
         ngrams=table,
-        sorted_keys=np.sort(keys) if is_old and keys is not None else None,
+        sorted_keys=sorted_keys,
         threads=threads,
         graphs={threads: graphs},
     )
 
 
-def _stored_ngrams(
-    files: Path, weights: Mapping[str, Array], vocabulary_size: int
-) -> tuple[Array | None, Array | None]:
-    """The keys and the table of a folder's n-grams; of exported graphs the table alone."""
+def _stored_ngrams(files: Path, weights: Mapping[str, Array], vocabulary_size: int) -> Array | None:
+    """The table of a folder's n-grams; None without any."""
     if NGRAMS in weights:
         columns = list(weights[NGRAMS].astype(np.int64).T)  # (N,) each of ORDER
-        keys = ngram_keys(columns, vocabulary_size)  # (N,)
-        return keys, ngram_table(keys, vocabulary_size)
+        return ngram_table(ngram_keys(columns, vocabulary_size), vocabulary_size)
     if not weights and os.path.isfile(files / NGRAMS_FILE):
-        return None, np.frombuffer(read_bytes(files / NGRAMS_FILE, "n-grams"), "<i8")
-    return None, None
+        return np.frombuffer(read_bytes(files / NGRAMS_FILE, "n-grams"), "<i8")
+    return None

@@ -12,6 +12,9 @@ from captioner.vision.preprocessing import Preprocessing
 
 Words = Sequence[str]  # Of a caption.
 
+EXTRAS = {"map_kind": "a model of transformers", "detailed": "Florence-2"}
+"""Fields of `SearchOptions` that few backends follow, and which."""
+
 
 class Sentence(NamedTuple):
     """A caption in words, as a backend gives it.
@@ -32,13 +35,15 @@ class Sentence(NamedTuple):
 class Backend(Protocol):
     """What the backends of captions and of translations have.
 
-    engine: its name. can_sample: whether it draws samples. has_gradients: whether it gives the maps
-    of `SearchOptions.map_kind` "gradient".
+    engine: its name. can_sample: whether it draws samples.
     """
 
     engine: ClassVar[str]
     can_sample: ClassVar[bool]
-    has_gradients: ClassVar[bool]
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The options of `EXTRAS` that it follows."""
 
     @property
     def device(self) -> Any:
@@ -121,11 +126,13 @@ class TranslationBackend(Backend, Protocol):
 def new_generator(backend: Backend, search: AnySearch) -> Any:
     """The generator of the samples of all batches; None without sampling.
 
-    Raises `UserError` for a backend that draws no samples, or lacks the maps asked for.
+    Raises `UserError` for a backend that draws no samples, or lacks another option.
     """
-    is_gradient = isinstance(search, SearchOptions) and search.map_kind == "gradient"
-    if is_gradient and not backend.has_gradients:
-        raise UserError("'map_kind' gradient needs a model of transformers")
+    for name, needed in EXTRAS.items():
+        default = SearchOptions.model_fields[name].default
+        value = getattr(search, name, default)  # Searches of translations have none.
+        if value != default and name not in backend.extras:
+            raise UserError(f"{name!r} {value} needs {needed}")
     if not search.sample:
         return None
     if not backend.can_sample:

@@ -33,7 +33,7 @@ class TorchTranslations:
 
     engine: ClassVar[str] = "torch"
     can_sample: ClassVar[bool] = True
-    has_gradients: ClassVar[bool] = False
+    extras: ClassVar[tuple[str, ...]] = ()
 
     config: TranslationModelConfig
     model: TranslationModel
