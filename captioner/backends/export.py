@@ -153,34 +153,33 @@ class _Leaf(NamedTuple):
     is_memory: bool
 
 
-def _leaves(state: State) -> list[_Leaf]:
-    """The tensors of a state, in order."""
-    leaves: list[_Leaf] = []
+def _visited(state: State, visit: Callable[[Tensor, bool], Tensor]) -> State:
+    """A state whose tensors are replaced. visit: takes each, and whether it is of a memory."""
 
     def of_memory(memory: Memory) -> Memory:
-        keys = () if memory.keys is memory.values else (memory.keys,)
-        mask = () if memory.mask is None else (memory.mask,)
-        leaves.extend(_Leaf(tensor, True) for tensor in (memory.values, *keys, *mask))
-        return memory
+        values = visit(memory.values, True)
+        keys = values if memory.keys is memory.values else visit(memory.keys, True)
+        return Memory(values, keys, None if memory.mask is None else visit(memory.mask, True))
 
-    def of_rows(rows: Tensor) -> Tensor:
-        leaves.append(_Leaf(rows, False))
-        return rows
+    return map_state(state, lambda rows: visit(rows, False), of_memory)
 
-    map_state(state, of_rows, of_memory)
+
+def _leaves(state: State) -> list[_Leaf]:
+    """The tensors of a state, in order."""
+    leaves = []
+
+    def visit(tensor: Tensor, is_memory: bool) -> Tensor:
+        leaves.append(_Leaf(tensor, is_memory))
+        return tensor
+
+    _visited(state, visit)
     return leaves
 
 
 def _with_leaves(state: State, tensors: Sequence[Tensor]) -> State:
     """A state of the same form as another, of other tensors."""
     left = iter(tensors)
-
-    def of_memory(memory: Memory) -> Memory:
-        values = next(left)
-        keys = values if memory.keys is memory.values else next(left)
-        return Memory(values, keys, None if memory.mask is None else next(left))
-
-    return map_state(state, lambda _: next(left), of_memory)
+    return _visited(state, lambda *_: next(left))
 
 
 class _Search(nn.Module):

@@ -34,7 +34,7 @@ class GraphTranslations:
 
     engine: ClassVar[str] = "graphs"
     can_sample: ClassVar[bool] = False
-    extras: ClassVar[tuple[str, ...]] = ()
+    lacks: ClassVar[tuple[str, ...]] = ()
     attends: ClassVar[bool] = True
     device: ClassVar[None] = None
 

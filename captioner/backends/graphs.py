@@ -97,6 +97,8 @@ def open_graphs(
     files = folder.files
     contents = {name: read_bytes(files / name, "graph") for name in names}
     external = [external_weights(files / name, content) for name, content in contents.items()]
+    if any(external) and not weights:
+        raise UserError(f"model weights {files / WEIGHTS} does not exist")
     _limit_memory()  # Once, before threads do.
     # Two at a time: the first graph takes as long to open as all else.
     with ThreadPoolExecutor(2) as pool, graph_errors(files):

@@ -12,8 +12,8 @@ from captioner.vision.preprocessing import Preprocessing
 
 Words = Sequence[str]  # Of a caption.
 
-EXTRAS = {"map_kind": "a model of transformers", "detailed": "Florence-2"}
-"""Fields of `SearchOptions` that few backends follow, and which."""
+OF_TRANSFORMERS = {"map_kind": "a model of transformers", "detailed": "Florence-2"}
+"""Fields of `SearchOptions`, and what they need."""
 
 
 class Sentence(NamedTuple):
@@ -42,8 +42,8 @@ class Backend(Protocol):
     can_sample: ClassVar[bool]
 
     @property
-    def extras(self) -> tuple[str, ...]:
-        """The options of `EXTRAS` that it follows."""
+    def lacks(self) -> Sequence[str]:
+        """The fields of `SearchOptions` that it does not follow."""
 
     @property
     def device(self) -> Any:
@@ -128,11 +128,10 @@ def new_generator(backend: Backend, search: AnySearch) -> Any:
 
     Raises `UserError` for a backend that draws no samples, or lacks another option.
     """
-    for name, needed in EXTRAS.items():
-        default = SearchOptions.model_fields[name].default
-        value = getattr(search, name, default)  # Searches of translations have none.
-        if value != default and name not in backend.extras:
-            raise UserError(f"{name!r} {value} needs {needed}")
+    given = search.model_dump(include={*backend.lacks}, exclude_defaults=True)
+    for name in given:
+        needs = f"needs {OF_TRANSFORMERS[name]}" if name in OF_TRANSFORMERS else "is left out"
+        raise UserError(f"a captioner by {backend.engine!r} cannot be given {name!r}: it {needs}")
     if not search.sample:
         return None
     if not backend.can_sample:

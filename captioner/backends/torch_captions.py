@@ -129,14 +129,12 @@ class TorchCaptions(VocabularyCaptions):
         terms = torch.log_softmax(output.logits[:, 0].float(), dim=-1)  # (B, T + 1, V)
         terms = terms.gather(-1, tokens[:, 1:, None]).squeeze(-1).cpu()  # (B, T + 1)
         weights = output.weights[:, 0].float().cpu().numpy()  # (B, T + 1, L)
-        return [
-            Sentence(
-                words=list(words),
-                log_probabilities=terms[row, : len(words) + 1].tolist(),
-                attention=weights[row, : len(words)],
-            )
-            for row, words in enumerate(captions)
-        ]
+        forced = []
+        for row, words in enumerate(captions):
+            last = len(words)
+            of_words = terms[row, : last + 1].tolist()
+            forced.append(Sentence(list(words), of_words, weights[row, :last]))
+        return forced
 
 
 def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionDecoder:

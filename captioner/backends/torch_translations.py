@@ -33,7 +33,7 @@ class TorchTranslations:
 
     engine: ClassVar[str] = "torch"
     can_sample: ClassVar[bool] = True
-    extras: ClassVar[tuple[str, ...]] = ()
+    lacks: ClassVar[tuple[str, ...]] = ()
 
     config: TranslationModelConfig
     model: TranslationModel

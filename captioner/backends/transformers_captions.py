@@ -77,8 +77,8 @@ class TransformersCaptions:
         return f"{name}, {len(self.tokenizer):,} tokens, on {self.device}"
 
     @property
-    def extras(self) -> tuple[str, ...]:
-        return ("map_kind", "detailed") if self.family.prompted else ("map_kind",)
+    def lacks(self) -> Sequence[str]:
+        return OURS if self.family.prompted else (*OURS, "detailed")
 
     @property
     def map_shape(self) -> tuple[int, int]:
@@ -123,9 +123,6 @@ class TransformersCaptions:
     def search(
         self, annotations: Any, search: SearchOptions, generator: None = None
     ) -> list[list[Sentence]]:
-        for name in OURS:
-            if getattr(search, name):
-                raise UserError(f"a model of transformers cannot be given {name!r}: leave it out")
         longest = max(search.maximum_length, DETAILED_TOKENS * search.detailed)
         annotations = self._prompted(annotations, search.detailed)
         starts = torch.tensor([self._starts[:1]] * len(annotations), device=self.device)  # (B, 1)

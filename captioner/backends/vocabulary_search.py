@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from captioner.backends.protocol import Sentence
+from captioner.backends.protocol import OF_TRANSFORMERS, Sentence
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import ORDER, Constraints, is_in_table, ngram_keys
 from captioner.decoding.search import Hypothesis
@@ -20,7 +20,7 @@ class VocabularyCaptions:
     the weights.
     """
 
-    extras: ClassVar[tuple[str, ...]] = ()
+    lacks: ClassVar[Sequence[str]] = tuple(OF_TRANSFORMERS)
 
     vocabulary: Vocabulary
     ngrams: Any

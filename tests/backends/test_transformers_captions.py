@@ -26,7 +26,7 @@ from captioner.vision.preprocessing import Preprocessing
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 from transformers import modeling_outputs  # noqa: E402
 
-from captioner.backends import transformers_families  # noqa: E402
+from captioner.backends import transformers_captions, transformers_families  # noqa: E402
 from captioner.backends.transformers_captions import TransformersCaptions  # noqa: E402
 from captioner.backends.transformers_families import CaptionFamily  # noqa: E402
 
@@ -87,17 +87,21 @@ def test_texts_and_scores_are_those_of_generate(tiny: Any) -> None:
             assert scores == pytest.approx(found.sequences_scores.tolist(), abs=1e-4)
 
 
-def test_florence_gives_a_detailed_caption_of_many_words(tmp_path: Path, refused: Refused) -> None:
+def test_florence_gives_a_detailed_caption(
+    tmp_path: Path, refused: Refused, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(transformers_captions, "DETAILED_TOKENS", 30)
     save_tiny("florence2", tmp_path)
-    model = transformers.Florence2ForConditionalGeneration.from_pretrained(tmp_path)
+    eager = {"attn_implementation": "eager"}
+    model = transformers.Florence2ForConditionalGeneration.from_pretrained(tmp_path, **eager)
     captions = captioner.load(tmp_path)
     given = inputs_of("florence2", captions, [photo()], "<DETAILED_CAPTION>")
-    tokens = model.eval().generate(**given, max_new_tokens=256)
+    tokens = model.eval().generate(**given, max_new_tokens=30)
     (text,) = captions.backend.tokenizer.batch_decode(tokens, skip_special_tokens=True)
     short, detailed = (captions.caption(photo(), detailed=each) for each in (False, True))
     assert short.text != detailed.text == text.strip()
     assert detailed.attention.shape == (len(detailed.words), 4, 4)
-    assert "'detailed' True needs Florence-2" in refused(["caption", "--demo", "--detailed"])
+    assert "'detailed': it needs Florence-2" in refused(["caption", "--demo", "--detailed"])
 
 
 PIECES = {2: "do", 3: "g", 4: " runs"}
