@@ -110,6 +110,7 @@ def test_a_private_model_needs_its_owner(
         ),
         ("hf://bob/nothing", "is no captioner or translator: it has no config.json of one"),
         ("hf://bob/broken", "is not valid JSON"),
+        ("hf://bob/colours", "needs the backend 'colours' of another package"),
     ],
 )
 def test_a_folder_without_a_captioner_is_refused_before_its_weights(
@@ -120,8 +121,17 @@ def test_a_folder_without_a_captioner_is_refused_before_its_weights(
     hub.add("bob/bert", {**files, "config.json": b'{"model_type": "bert"}'})
     hub.add("bob/nothing", {**files, "config.json": b"{}"})
     hub.add("bob/broken", {**files, "config.json": b"{"})
+    hub.add("bob/colours", {**files, "config.json": b'{"backend": "colours"}'})
     assert said in refused(["info", name])
     assert [request for request in hub.requests if "model.safetensors" in request] == []
+
+
+def test_of_a_backend_of_another_package_all_files_are_fetched(
+    hub: HubServer, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("captioner.model_folders.other_backends", lambda: {"colours": None})
+    hub.add("bob/colours", {"config.json": b'{"backend": "colours"}', "palette.txt": b"red"})
+    assert (model_folder("hf://bob/colours") / "palette.txt").read_text() == "red"
 
 
 def test_without_network_the_cache_is_used(

@@ -128,10 +128,10 @@ def new_generator(backend: Backend, search: AnySearch) -> Any:
 
     Raises `UserError` for a backend that draws no samples, or lacks another option.
     """
-    given = search.model_dump(include={*backend.lacks}, exclude_defaults=True)
-    for name in given:
-        needs = f"needs {OF_TRANSFORMERS[name]}" if name in OF_TRANSFORMERS else "is left out"
-        raise UserError(f"a captioner by {backend.engine!r} cannot be given {name!r}: it {needs}")
+    for name in search.model_dump(include={*backend.lacks}, exclude_defaults=True):
+        needed = OF_TRANSFORMERS.get(name)
+        advice = f"it needs {needed}" if needed else "leave it out"
+        raise UserError(f"a captioner by {backend.engine!r} cannot be given {name!r}: {advice}")
     if not search.sample:
         return None
     if not backend.can_sample:

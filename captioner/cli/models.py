@@ -5,7 +5,7 @@ from pathlib import Path
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.errors import UserError, refuse_missing
+from captioner.errors import UserError
 from captioner.files import check_files
 from captioner.model_folders import (
     ModelFolder,
@@ -150,8 +150,8 @@ def run_convert(arguments: argparse.Namespace) -> None:
     check_files([("--out", arguments.out)], arguments.overwrite, folders=("--out",))
     checkpoint, out = Path(arguments.checkpoint), Path(arguments.out)
     if is_address(checkpoint) or checkpoint.is_dir():
-        with refuse_missing("captioner convert needs torch", "transformers"):
-            from captioner.backends.convert import convert_pickles
+        from captioner.backends.convert import convert_pickles
+
         convert_pickles(arguments.checkpoint, out)
         print(f"{out}: with safetensors, of {arguments.checkpoint}")
         return
