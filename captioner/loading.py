@@ -141,7 +141,7 @@ def open_backend(
     """
     if engine not in get_args(EngineName):
         raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(EngineName))}")
-    if name := folder.backend:
+    if kind == "captioner" and (name := folder.backend):
         if engine != "auto":
             raise UserError(f"{folder.path} has one engine, {name!r}, and no {engine!r}")
         return _open_other(folder, name, str(device), precision)
@@ -157,7 +157,7 @@ def open_backend(
 
 def _open_other(folder: ModelFolder, name: str, device: str, precision: str) -> Any:
     """The backend of captions that a folder's config names."""
-    if name in ENGINES["captioner"]:
+    if name == TRANSFORMERS:
         return resolve_name(ENGINES["captioner"][name])(folder, device, precision)
     point = other_backend(name, str(folder.path))
     try:
