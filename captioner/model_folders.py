@@ -1,9 +1,8 @@
-"""Finds model folders by name, path or address; reads their config once, and saves them."""
+"""Finds model folders by name, path or address, and reads their config once."""
 
 import hashlib
 import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,16 +23,11 @@ from captioner.errors import (
 )
 from captioner.files import (
     LARGEST_CONFIG,
-    atomic_path,
     check_writable,
-    flush_folder,
     read_bytes,
     read_json,
     read_text,
     refuse_os_errors,
-    remove_temporaries,
-    temporary_path,
-    write_json,
 )
 from captioner.schema import Instance, flat, from_mapping
 from captioner.weight_files import stored_tensors, weights_header
@@ -72,71 +66,18 @@ DEMO_PHOTO = Path(__file__).with_name("demo.jpg")
 """Chelsea the cat, by Stefan van der Walt (CC0): a piece of the photo that scikit-image has."""
 
 _PACKAGED = Path(__file__).with_name("packaged")
-_SAVED = ".saved"
+SAVED = ".saved"
 _NAME = r"\w[\w.-]*/\w[\w.-]*"
 _ADDRESS = re.compile(rf"hf:/+({_NAME})(?:@((?!.*\.\.)\w[\w./-]*))?", re.ASCII)
 
 
-@contextmanager
-def saving(folder: Path) -> Iterator[Path]:
-    """Yields a temporary folder for a model's files, which then replace `folder`'s.
-
-    Adds their digests to the config. At any moment `complete_folder` finds the old files or the new
-    ones, whole: the temporary folder becomes `.saved` in one step, and is removed when its files
-    are copied.
-    """
-    saved = folder / _SAVED
-    temporary = temporary_path(folder)
-    with refuse_os_errors(f"cannot write model folder {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        remove_temporaries(folder)
-        if saved.is_dir():
-            _replace_by(saved)
-        temporary.mkdir()
-        try:
-            yield temporary
-            _add_digests(temporary)
-            os.rename(temporary, saved)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        flush_folder(folder)
-        _replace_by(saved)
-
-
 def complete_folder(folder: str | os.PathLike[str]) -> Path:
     """The folder with the files of a model: `folder`, or `.saved` in it if saving was stopped."""
-    saved = Path(folder) / _SAVED
+    saved = Path(folder) / SAVED
     return saved if os.path.isdir(saved) else Path(folder)
 
 
-def _replace_by(saved: Path) -> None:
-    for name in (*GRAPHS, NGRAMS_FILE):
-        if not (saved / name).exists():  # They are of the model before.
-            (saved.parent / name).unlink(missing_ok=True)
-    copy_model(saved, saved.parent)
-    copied = temporary_path(saved.parent)
-    os.rename(saved, copied)
-    flush_folder(saved.parent)
-    shutil.rmtree(copied, ignore_errors=True)
-
-
-def copy_model(source: Path, folder: Path) -> None:
-    """Copy a model's files from one folder to another, each atomically."""
-    for path in (source / name for name in FILES):
-        if path.is_file():
-            with atomic_path(folder / path.name) as temporary:
-                shutil.copyfile(path, temporary)
-
-
-def _add_digests(folder: Path) -> None:
-    """Add to a config the digests of the files beside it, but of its card."""
-    path = folder / CONFIG
-    names = [name for name in FILES if name not in (CONFIG, CARD) and (folder / name).is_file()]
-    digests = {name: _digest(folder / name) for name in names}
-    write_json(path, {**read_json(path, "model config"), "files": digests})
-
-
-def _digest(path: Path, content: bytes | None = None) -> str:
+def file_digest(path: Path, content: bytes | None = None) -> str:
     """SHA-256 of a file; of weights that in their header, which other headers share."""
     if path.name == WEIGHTS:
         return weights_header(path)[0]
@@ -282,7 +223,7 @@ class ModelFolder:
         given = graphs or {}
         listed = [name for name in (*VOCABULARIES, NGRAMS_FILE) if name in self.digests]
         for name in (*given, *listed):
-            if self.digests.get(name) != _digest(self.files / name, given.get(name)):
+            if self.digests.get(name) != file_digest(self.files / name, given.get(name)):
                 problem = f"is damaged, or of another model than {CONFIG} (its digest is another)"
                 error = GraphError if name in GRAPHS else UserError
                 raise error(f"{self.files / name} {problem}; copy or export the model again")

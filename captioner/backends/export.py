@@ -43,7 +43,8 @@ from captioner.decoding.rules import Constraints, Rules, ngram_table
 from captioner.decoding.search import StepChoices
 from captioner.errors import UserError
 from captioner.files import write_bytes
-from captioner.model_folders import NGRAMS_FILE, WEIGHTS, ModelFolder, copy_model, saving
+from captioner.model_folders import NGRAMS_FILE, WEIGHTS, ModelFolder
+from captioner.model_saving import copy_model, saving
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.models.transformer import Transformer
 from captioner.text.vocabulary import Vocabulary

@@ -28,8 +28,8 @@ from captioner.model_folders import (
     ModelFolder,
     complete_folder,
     model_folder,
-    saving,
 )
+from captioner.model_saving import saving
 from captioner.module_weights import named_tensors, write_tensors
 from captioner.schema import to_mapping
 

@@ -18,7 +18,8 @@ from captioner.caption.config import captioner_config
 from captioner.decoding.rules import Constraints
 from captioner.errors import UserError
 from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
-from captioner.model_folders import GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder, copy_model, saving
+from captioner.model_folders import GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder
+from captioner.model_saving import copy_model, saving
 from captioner.render.page import DOUBTFUL, static_file, viewer_script
 from captioner.schema import to_mapping
 from captioner.weight_files import StoredTensor, weights_header
