@@ -1,20 +1,37 @@
-"""Loads captioners and translators by name, path or address; the packaged ones by default."""
+"""Loads captioners and translators by name, path or address, and chooses what computes them."""
 
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from captioner.errors import UserError
-from captioner.model_folders import ModelFolder, model_folder
+from captioner.errors import INSTALL, GraphError, UserError
+from captioner.model_folders import TRANSFORMERS, ModelFolder, model_folder, other_backend
 
 if TYPE_CHECKING:
     import torch
 
-    from captioner.backends.engines import EngineName
     from captioner.caption.captioner import Captioner, Translate
     from captioner.translate.translator import Translator
+
+EngineName = Literal["auto", "graphs", "torch"]
+
+ENGINES = {
+    "captioner": {
+        "graphs": "captioner.backends.graph_captions:open_captions",
+        "torch": "captioner.backends.torch_captions:open_captions",
+        TRANSFORMERS: "captioner.backends.transformers_captions:open_captions",
+    },
+    "translator": {
+        "graphs": "captioner.backends.graph_translations:open_translations",
+        "torch": "captioner.backends.torch_translations:open_translations",
+    },
+}
+"""By kind of model: what opens a `ModelFolder`; but for graphs on a device, in a precision."""
 
 DEFAULT = "default"
 DEFAULT_TRANSLATOR = "english_german"
@@ -27,6 +44,7 @@ def load(
     device: torch.device | str = "cpu",
     precision: str = "float32",
     engine: EngineName = "auto",
+    calibration: str | os.PathLike[str] | None = None,
 ) -> Captioner:
     """Load a captioner: the packaged one, or by name, folder or `hf://user/name`.
 
@@ -36,19 +54,23 @@ def load(
     engine: computes the networks: `graphs`, the ONNX graphs of the folder, which need no torch, or
         `torch`. `auto` takes the graphs on a CPU in float32, where the folder has them. A folder
         of a backend of another package has one engine, its own.
+    calibration: a file of `captioner calibrate --out`, whose confidence replaces the model's.
 
     To train or save a model, use `load_model` of `captioner.caption.folder` instead.
     """
-    from captioner.backends.engines import open_backend
     from captioner.caption.captioner import Captioner
-    from captioner.caption.config import captioner_config
+    from captioner.caption.config import captioner_config, read_calibration
 
     folder = ModelFolder(model_folder(name_or_path))
+    backend = open_backend(folder, "captioner", device, precision, engine)
     config = captioner_config(folder)
+    confidence = config.confidence
+    if calibration is not None:
+        confidence = read_calibration(calibration, folder)
     return Captioner(
-        open_backend(folder, "captioner", device, precision, engine),
+        backend,
         config.search,
-        config.confidence,
+        confidence,
         folder.card,
         partial(load_translation, device=device, precision=precision, engine=engine),
     )
@@ -61,14 +83,14 @@ def load_translator(
     engine: EngineName = "auto",
 ) -> Translator:
     """Load a translator: the packaged one by default, another as `load` does."""
-    from captioner.backends.engines import open_backend
     from captioner.translate.config import TranslatorConfig
     from captioner.translate.translator import Translator
 
     folder = ModelFolder(model_folder(name_or_path))
+    backend = open_backend(folder, "translator", device, precision, engine)
     config = folder.read("translator", TranslatorConfig)
     return Translator(
-        open_backend(folder, "translator", device, precision, engine),
+        backend,
         config.maximum_source_length,
         config.search,
         folder.card,
@@ -104,3 +126,71 @@ def load_translation(
 
 
 _packaged = cache(load_translator)  # For captions of several batches, or of dialects.
+
+
+def open_backend(
+    folder: ModelFolder,
+    kind: str,
+    device: torch.device | str,
+    precision: str,
+    engine: EngineName,
+) -> Any:
+    """The backend of a model folder: a `CaptionBackend`, or a `TranslationBackend`.
+
+    kind: the expected one of `ENGINES`. Where graphs cannot be used, torch computes if it can.
+    """
+    if engine not in get_args(EngineName):
+        raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(EngineName))}")
+    if kind == "captioner" and (name := folder.backend):
+        if engine != "auto":
+            raise UserError(f"{folder.path} has one engine, {name!r}, and no {engine!r}")
+        return _open_other(folder, name, str(device), precision)
+    folder.check_kind(kind)
+    if _takes_graphs(folder, str(device), precision, engine):
+        try:
+            return resolve_name(ENGINES[kind]["graphs"])(folder)
+        except GraphError:
+            if engine == "graphs" or not folder.has_weights or find_spec("torch") is None:
+                raise
+    return resolve_name(ENGINES[kind]["torch"])(folder, str(device), precision)
+
+
+def _open_other(folder: ModelFolder, name: str, device: str, precision: str) -> Any:
+    """The backend of captions that a folder's config names."""
+    if name == TRANSFORMERS:
+        return resolve_name(ENGINES["captioner"][name])(folder, device, precision)
+    point = other_backend(name, str(folder.path))
+    try:
+        return point.load()(folder, device, precision)
+    except UserError:
+        raise
+    except Exception as error:  # Of code that is not ours.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{folder.path}: its backend {name!r} cannot be opened: {reason}") from None
+
+
+def _takes_graphs(folder: ModelFolder, device: str, precision: str, engine: EngineName) -> bool:
+    """Whether the networks of a model are computed by graphs."""
+    is_plain = device in ("auto", "cpu") and precision == "float32"
+    if engine == "graphs" and not is_plain:
+        raise UserError(f"graphs run on a CPU in float32, not on {device} in {precision}")
+    if engine != "auto":
+        return engine == "graphs"
+    if not is_plain or not folder.has_graphs:
+        if find_spec("torch") is None:
+            where = f"on device {device} in {precision}"
+            raise UserError(f"the model {folder.path} {where} needs torch: {INSTALL}")
+        return False
+    if device == "auto" and may_have_gpu("auto"):
+        from captioner.devices import choose_device
+
+        return choose_device("auto").type == "cpu"
+    return True
+
+
+def may_have_gpu(device: object) -> bool:
+    """Whether a device may be a GPU; asked of `auto` without importing torch."""
+    if find_spec("torch") is None or str(device) == "cpu":
+        return False
+    drivers = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, Windows', AMD's.
+    return str(device) != "auto" or sys.platform != "linux" or any(map(os.path.exists, drivers))

@@ -1,14 +1,14 @@
-"""Finds model folders by name, path or address; reads their config once, and saves them."""
+"""Finds model folders by name, path or address, and reads their config once."""
 
 import hashlib
 import os
 import re
-import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from math import prod
 from pathlib import Path, PurePath
 from typing import Any
@@ -23,19 +23,14 @@ from captioner.errors import (
 )
 from captioner.files import (
     LARGEST_CONFIG,
-    atomic_path,
     check_writable,
-    flush_folder,
     read_bytes,
     read_json,
     read_text,
     refuse_os_errors,
-    remove_temporaries,
-    temporary_path,
-    write_json,
 )
 from captioner.schema import Instance, flat, from_mapping
-from captioner.weight_files import weights_header
+from captioner.weight_files import stored_tensors, weights_header
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 VOCABULARY = "vocabulary.json"  # A captioner's, or a translator's for both sides.
@@ -52,9 +47,14 @@ GENERATION = "generation_config.json"
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
 _TOKENS = ("special_tokens_map.json", "added_tokens.json")
 _PROCESSOR = ("preprocessor_config.json", "processor_config.json")
-_SAFETENSORS = ("model*.safetensors", "model.safetensors.index.json")
-FOREIGN_FILES = (CONFIG, CARD, GENERATION, *_TOKENIZER, *_TOKENS, *_PROCESSOR, *_SAFETENSORS)
-"""What is downloaded of a captioner of transformers."""
+FOREIGN_FILES = (CONFIG, CARD, GENERATION, *_TOKENIZER, *_TOKENS, *_PROCESSOR)
+"""What is downloaded of a captioner of transformers, besides its weights."""
+SAFETENSORS = ("model*.safetensors", "model.safetensors.index.json")
+PICKLES = ("pytorch_model*.bin",)  # Only `captioner convert` reads them.
+TRANSFORMERS = "transformers"
+
+_BACKENDS = "captioner.backends"
+"""Of entry points: `name = "module:function"`, for folders whose config has `backend: name`."""
 
 MODEL = "model"  # In a run's folder: the folder of the best model.
 SCORES_FILE = "scores.json"  # In the folder of the best model: its validation scores.
@@ -66,75 +66,22 @@ DEMO_PHOTO = Path(__file__).with_name("demo.jpg")
 """Chelsea the cat, by Stefan van der Walt (CC0): a piece of the photo that scikit-image has."""
 
 _PACKAGED = Path(__file__).with_name("packaged")
-_SAVED = ".saved"
+SAVED = ".saved"
 _NAME = r"\w[\w.-]*/\w[\w.-]*"
 _ADDRESS = re.compile(rf"hf:/+({_NAME})(?:@((?!.*\.\.)\w[\w./-]*))?", re.ASCII)
 
 
-@contextmanager
-def saving(folder: Path) -> Iterator[Path]:
-    """Yields a temporary folder for a model's files, which then replace `folder`'s.
-
-    Adds their digests to the config. At any moment `complete_folder` finds the old files or the new
-    ones, whole: the temporary folder becomes `.saved` in one step, and is removed when its files
-    are copied.
-    """
-    saved = folder / _SAVED
-    temporary = temporary_path(folder)
-    with refuse_os_errors(f"cannot write model folder {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        remove_temporaries(folder)
-        if saved.is_dir():
-            _replace_by(saved)
-        temporary.mkdir()
-        try:
-            yield temporary
-            _add_digests(temporary)
-            os.rename(temporary, saved)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        flush_folder(folder)
-        _replace_by(saved)
-
-
 def complete_folder(folder: str | os.PathLike[str]) -> Path:
     """The folder with the files of a model: `folder`, or `.saved` in it if saving was stopped."""
-    saved = Path(folder) / _SAVED
+    saved = Path(folder) / SAVED
     return saved if os.path.isdir(saved) else Path(folder)
 
 
-def _replace_by(saved: Path) -> None:
-    for name in (*GRAPHS, NGRAMS_FILE):
-        if not (saved / name).exists():  # They are of the model before.
-            (saved.parent / name).unlink(missing_ok=True)
-    copy_model(saved, saved.parent)
-    copied = temporary_path(saved.parent)
-    os.rename(saved, copied)
-    flush_folder(saved.parent)
-    shutil.rmtree(copied, ignore_errors=True)
-
-
-def copy_model(source: Path, folder: Path) -> None:
-    """Copy a model's files from one folder to another, each atomically."""
-    for path in (source / name for name in FILES):
-        if path.is_file():
-            with atomic_path(folder / path.name) as temporary:
-                shutil.copyfile(path, temporary)
-
-
-def _add_digests(folder: Path) -> None:
-    """Add to a config the digests of the files beside it, but of its card."""
-    path = folder / CONFIG
-    names = [name for name in FILES if name not in (CONFIG, CARD) and (folder / name).is_file()]
-    digests = {name: _digest(folder / name) for name in names}
-    write_json(path, {**read_json(path, "model config"), "files": digests})
-
-
-def _digest(path: Path) -> str:
+def file_digest(path: Path, content: bytes | None = None) -> str:
     """SHA-256 of a file; of weights that in their header, which other headers share."""
     if path.name == WEIGHTS:
         return weights_header(path)[0]
-    return hashlib.sha256(read_bytes(path, "model file")).hexdigest()
+    return hashlib.sha256(content or read_bytes(path, "model file")).hexdigest()
 
 
 def packaged_models() -> list[str]:
@@ -206,19 +153,16 @@ class ModelFolder:
 
     @property
     def backend(self) -> str | None:
-        """The backend that its config names, where it is none of `FORMATS`."""
-        name = self.config.get("backend")
-        return name if self.kind is None and isinstance(name, str) else None
-
-    @property
-    def model_type(self) -> str | None:
-        """The family of a model of transformers; None of another folder."""
-        name = self.config.get("model_type")
-        return name if isinstance(name, str) and not (self.kind or self.backend) else None
+        """What computes it, where it is of none of `FORMATS`: `TRANSFORMERS`, or as it names it."""
+        if self.kind is not None:
+            return None
+        if isinstance(name := self.config.get("backend"), str):
+            return name
+        return TRANSFORMERS if isinstance(self.config.get("model_type"), str) else None
 
     def check_family(self, name: str) -> None:
         """Refuse a model of transformers that is no known captioner. name: of the model."""
-        if self.model_type not in FAMILIES:
+        if self.config.get("model_type") not in FAMILIES:
             families = ", ".join(FAMILIES)
             raise UserError(f"{name} is no captioner of transformers, which are: {families}")
         if "auto_map" in self.config:
@@ -228,7 +172,7 @@ class ModelFolder:
     def check_safetensors(self, name: str) -> None:
         """Refuse a model of transformers without safetensors. name: of the model."""
         if not any(self.files.glob("*.safetensors")):
-            advice = "give a revision that has, or a folder by transformers' save_pretrained"
+            advice = f"captioner convert {name} --out FOLDER makes them of pytorch_model.bin"
             raise UserError(f"{name} has no weights as safetensors; {advice}")
 
     @property
@@ -242,18 +186,26 @@ class ModelFolder:
         """Whether it holds weights, besides those in graphs."""
         return os.path.isfile(self.files / WEIGHTS)
 
-    def read(self, kind: str, config: type[Instance]) -> Instance:
-        """Validate the config. kind: the expected one of `FORMATS`."""
+    def tensors(self) -> dict[str, Any]:
+        """The weights of its file, as arrays of NumPy; none of a folder whose graphs hold them."""
+        return stored_tensors(self.files / WEIGHTS, "np") if self.has_weights else {}
+
+    def check_kind(self, kind: str) -> None:
+        """Refuse a folder whose config is not of this kind, one of `FORMATS`."""
         path = self.files / CONFIG
-        if computed_by := self.backend or (self.model_type and "transformers"):
-            what = f"is computed by the backend {computed_by!r}"
+        if self.backend is not None:
+            what = f"is computed by the backend {self.backend!r}"
             raise UserError(f"{self.path} {what}: it has no networks to train or export")
         if self.kind is None:
             read_json(path, "model config", LARGEST_CONFIG)  # Refuses a missing file.
             raise UserError(f"{path} is not the config of a {kind}: no format {FORMATS[kind]!r}")
         if self.kind != kind:
             raise UserError(f"{self.files} is a {self.kind}, not a {kind}")
-        return from_mapping(config, self.config, str(path))
+
+    def read(self, kind: str, config: type[Instance]) -> Instance:
+        """Validate the config. kind: the expected one of `FORMATS`."""
+        self.check_kind(kind)
+        return from_mapping(config, self.config, str(self.files / CONFIG))
 
     @property
     def digests(self) -> Mapping[str, str]:
@@ -261,13 +213,17 @@ class ModelFolder:
         digests: Mapping[str, str] = self.config.get("files", {})
         return digests
 
-    def check(self, graphs: Iterable[str] = ()) -> None:
-        """Refuse vocabularies, n-grams and these graphs if their digest is not the config's."""
+    def check(self, graphs: Mapping[str, bytes] | None = None) -> None:
+        """Refuse vocabularies, n-grams and graphs if their digest is not the config's.
+
+        graphs: the contents of their files.
+        """
         if not self.digests:
             return
+        given = graphs or {}
         listed = [name for name in (*VOCABULARIES, NGRAMS_FILE) if name in self.digests]
-        for name in (*graphs, *listed):
-            if self.digests.get(name) != _digest(self.files / name):
+        for name in (*given, *listed):
+            if self.digests.get(name) != file_digest(self.files / name, given.get(name)):
                 problem = f"is damaged, or of another model than {CONFIG} (its digest is another)"
                 error = GraphError if name in GRAPHS else UserError
                 raise error(f"{self.files / name} {problem}; copy or export the model again")
@@ -280,7 +236,7 @@ class ModelFolder:
         """
         if self.has_weights and (named := weights_header(self.files / WEIGHTS)[0]):
             return named
-        if self.model_type and self.files.parent.name == "snapshots":  # Of the hub's cache.
+        if self.backend and self.files.parent.name == "snapshots":  # Of the hub's cache.
             return self.files.name  # The commit.
         names = (WEIGHTS, *GRAPHS) if self.kind else sorted(os.listdir(self.files))
         digest = hashlib.sha256()
@@ -331,6 +287,20 @@ class ModelFolder:
         return "\n".join(lines)
 
 
+def other_backends() -> dict[str, EntryPoint]:
+    """The backends that other packages bring, by name."""
+    return {point.name: point for point in entry_points(group=_BACKENDS)}
+
+
+def other_backend(name: str, model: str) -> EntryPoint:
+    """The backend of another package, which a model needs; refuses one that is not installed."""
+    found = other_backends()
+    if name not in found:
+        needs = f"needs the backend {name!r} of another package"
+        raise UserError(f"{model} {needs}; installed are: {', '.join(sorted(found)) or 'none'}")
+    return found[name]
+
+
 def is_address(name: str | os.PathLike[str]) -> bool:
     """Whether a model's name is an address, also as a `Path`, which drops a slash."""
     return PurePath(name).as_posix().startswith("hf:/")
@@ -345,8 +315,11 @@ def _parse(name: str | os.PathLike[str]) -> tuple[str, str, str | None]:
     return path.replace(":/", "://", 1), match[1], match[2]
 
 
-def _fetch(name: str | os.PathLike[str]) -> Path:
-    """The cached folder of a model, named by its commit; downloads what is not cached."""
+def _fetch(name: str | os.PathLike[str], weights: Sequence[str] = SAFETENSORS) -> Path:
+    """The cached folder of a model, named by its commit; downloads what is not cached.
+
+    weights: the files of them of a captioner of transformers.
+    """
     address, repository, revision = _parse(name)
     with _explained(address):
         from huggingface_hub import snapshot_download
@@ -354,14 +327,25 @@ def _fetch(name: str | os.PathLike[str]) -> Path:
         # First, so that a repository of another kind is refused before its weights.
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=CONFIG))
         model = ModelFolder(folder)
-        if model.model_type:
+        names: list[str] | None = list(FILES)
+        if model.backend == TRANSFORMERS:
             model.check_family(address)
+            names = [*FOREIGN_FILES, *weights]
+        elif model.backend is not None:
+            other_backend(model.backend, address)
+            names = None  # All: it alone knows which it reads.
         elif model.kind is None:
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
-        names = list(FOREIGN_FILES if model.model_type else FILES)
         snapshot_download(repository, revision=folder.name, allow_patterns=names)
-        if model.model_type:
+        if model.backend == TRANSFORMERS and weights == SAFETENSORS:
             model.check_safetensors(address)
+    return folder
+
+
+def pickled_folder(name: str) -> ModelFolder:
+    """A captioner of transformers with pickled weights, by its address or path."""
+    folder = ModelFolder(_fetch(name, PICKLES) if is_address(name) else Path(name))
+    folder.check_family(name)
     return folder
 
 

@@ -66,19 +66,13 @@ def weights_header(path: Path) -> tuple[str, dict[str, StoredTensor]]:
     return (header.texts or {}).get(DIGEST, ""), tensors
 
 
-def stored_tensors(
-    path: Path, framework: Literal["np", "pt"], only: str | None = None
-) -> dict[str, Any]:
-    """Tensors of a file, by name: arrays of NumPy, which has no bfloat16, or of torch.
-
-    only: the name of one, if the file has it; by default all.
-    """
+def stored_tensors(path: Path, framework: Literal["np", "pt"]) -> dict[str, Any]:
+    """The tensors of a file, by name: arrays of NumPy, which has no bfloat16, or of torch."""
     with opened_file(path, "model weights"):  # Refuses what is no file, in a sentence.
         check_memory(os.path.getsize(path), f"weights file {path}")
     try:
         with safe_open(path, framework) as file:
-            names = [name for name in file.keys() if only in (None, name)]  # noqa: SIM118
-            return {name: file.get_tensor(name) for name in names}
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, TypeError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None
 

@@ -102,8 +102,8 @@ def _run_here(job: dict[str, Any]) -> None:
 
 
 def _serve() -> None:
+    import captioner.backends.export
     import captioner.cli.main
-    import captioner.cli.train
     import captioner.loading
     import captioner.outputs.outputs
     import captioner.runs.read_recipe
@@ -111,7 +111,7 @@ def _serve() -> None:
     import captioner.translate.translator
 
     # Exporting starts threads of its own, and takes ten seconds; tests/onnx does.
-    captioner.cli.train.write_graphs = lambda folder: None
+    captioner.backends.export.write_graphs = lambda folder: None
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         job, begun = json.loads(line), time.monotonic()

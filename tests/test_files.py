@@ -26,7 +26,8 @@ from captioner.files import (
     write_json,
     write_text,
 )
-from captioner.model_folders import complete_folder, saving
+from captioner.model_folders import complete_folder
+from captioner.model_saving import saving
 
 
 def test_a_failing_block_leaves_the_old_file_or_model_and_nothing_else(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Models of a hub, on a hub of this machine."""
 
+import io
 import json
 import socket
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import safetensors.torch
 import torch
 from hub_server import TOKEN, HubServer, serving_hub
 from samples import Output, Patch, Refused
@@ -103,6 +105,7 @@ def test_a_private_model_needs_its_owner(
         ),
         ("hf://bob/nothing", "is no captioner or translator: it has no config.json of one"),
         ("hf://bob/broken", "is not valid JSON"),
+        ("hf://bob/colours", "needs the backend 'colours' of another package"),
     ],
 )
 def test_a_folder_without_a_captioner_is_refused_before_its_weights(
@@ -113,8 +116,17 @@ def test_a_folder_without_a_captioner_is_refused_before_its_weights(
     hub.add("bob/bert", {**files, "config.json": b'{"model_type": "bert"}'})
     hub.add("bob/nothing", {**files, "config.json": b"{}"})
     hub.add("bob/broken", {**files, "config.json": b"{"})
+    hub.add("bob/colours", {**files, "config.json": b'{"backend": "colours"}'})
     assert said in refused(["info", name])
     assert [request for request in hub.requests if "model.safetensors" in request] == []
+
+
+def test_of_a_backend_of_another_package_all_files_are_fetched(
+    hub: HubServer, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("captioner.model_folders.other_backends", lambda: {"colours": None})
+    hub.add("bob/colours", {"config.json": b'{"backend": "colours"}', "palette.txt": b"red"})
+    assert (model_folder("hf://bob/colours") / "palette.txt").read_text() == "red"
 
 
 def test_without_network_the_cache_is_used(
@@ -149,6 +161,14 @@ def test_of_transformers_only_listed_files_are_fetched_and_nothing_is_sent(
     assert {each.split("/")[-1] for each in hub.requests if "resolve" in each} == files.keys()
     assert {each.split()[0] for each in hub.requests} == {"GET", "HEAD"}
     assert {each.args[0] for each in connected.mock_calls} == {("127.0.0.1", hub.server_port)}
-    hub.add("ada/old", {**pickles, "config.json": files["config.json"]})
-    assert "a folder by transformers' save_pretrained" in refused(["info", "hf://ada/old"])
+    weights = safetensors.torch.load(files.pop("model.safetensors"))
+    torch.save(weights, content := io.BytesIO())
+    hub.add("ada/old", {**files, **pickles, "pytorch_model.bin": content.getvalue()})
+    assert "captioner convert hf://ada/old --out FOLDER" in refused(["info", "hf://ada/old"])
     assert "bin" not in "".join(hub.requests)
+    hub.requests.clear()
+    assert main(["convert", "hf://ada/old", "--out", str(tmp_path / "new")]) == 0
+    fetched = {each.split("/")[-1] for each in hub.requests if "resolve" in each}
+    assert fetched <= {*files, "pytorch_model.bin"}
+    found = captioner.load(tmp_path / "new").caption(DEMO_PHOTO)
+    assert found.text == record["caption"]

@@ -52,7 +52,7 @@ def _parts(family: str) -> tuple[Any, ...]:
         crop = {"size": {"shortest_edge": 32}, "crop_size": SIDE}
         return tf.GitForCausalLM(config), tokenizer, tf.CLIPImageProcessor(**crop)
     tokenizer = _bytes(extra_special_tokens={"image_token": "<image>"})
-    sizes = {"vocab_size": len(tokenizer), "max_position_embeddings": 64}
+    sizes = {"vocab_size": len(tokenizer), "max_position_embeddings": 96}
     if family == "florence2":
         heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
         layers = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 4, **heads}

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from captioner.backends.inert_pickle import read_checkpoint
 from captioner.backends.torch_captions import TorchCaptions
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-from captioner.files import read_json
+from captioner.files import atomic_path, read_bytes, read_json, write_bytes
+from captioner.model_folders import CONFIG, FOREIGN_FILES, PICKLES, WEIGHTS, pickled_folder
 from captioner.models.caption_config import AdditiveScoreConfig, DecoderConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.module_weights import fill
@@ -97,6 +99,30 @@ def read_published(
     preprocessing = Preprocessing(size=code.size, resize="squash", interpolation="bilinear")
     networks = TorchCaptions(_encoder(path, tensors, encoder), decoder, vocabulary, preprocessing)
     return networks, SearchOptions(beam=code.beam, maximum_length=50), code.name
+
+
+def convert_pickles(name: str, folder: Path) -> None:
+    """Write a captioner of transformers with safetensors, made of its pickled weights.
+
+    name: address or path of a model with `pytorch_model.bin`, or with several such files.
+    """
+    source = pickled_folder(name).files
+    pickles = sorted(source.glob(*PICKLES))
+    if not pickles:
+        raise UserError(f"{name} has no {' or '.join(PICKLES)} to convert")
+    tensors: dict[str, Tensor] = {}
+    for path in pickles:
+        tensors |= read_checkpoint(path)
+    # Safetensors hold no two tensors of one memory, as tied weights are.
+    apart = {
+        each: tensor.clone(memory_format=torch.contiguous_format)
+        for each, tensor in tensors.items()
+    }
+    with atomic_path(folder / WEIGHTS) as temporary:
+        save_file(apart, temporary, {"format": "pt"})
+    copied = [each for each in FOREIGN_FILES if (source / each).is_file() and each != CONFIG]
+    for each in (*copied, CONFIG):  # A folder without it is no model.
+        write_bytes(folder / each, read_bytes(source / each))
 
 
 def _beside(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

@@ -43,11 +43,12 @@ from captioner.decoding.rules import Constraints, Rules, ngram_table
 from captioner.decoding.search import StepChoices
 from captioner.errors import UserError
 from captioner.files import write_bytes
-from captioner.model_folders import NGRAMS_FILE, WEIGHTS, ModelFolder, copy_model, saving
+from captioner.model_folders import NGRAMS_FILE, WEIGHTS, ModelFolder
+from captioner.model_saving import copy_model, saving
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.models.transformer import Transformer
 from captioner.text.vocabulary import Vocabulary
-from captioner.weight_files import stored_tensors, tensors_digest
+from captioner.weight_files import tensors_digest
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -67,8 +68,7 @@ def add_graphs(folder: Path) -> None:
     at loading. A graph names the digest of its weights, so that it reads no other model's.
     """
     model = ModelFolder(folder)
-    path = model.files / WEIGHTS
-    weights = stored_tensors(path, "np")
+    weights = model.tensors()
     if model.kind == "translator":
         graphs = _of_translator(model)
     else:
@@ -77,9 +77,18 @@ def add_graphs(folder: Path) -> None:
     with saving(folder) as files:
         copy_model(folder, files)
         for name, graph in graphs.items():
-            refer_to(path, weights, graph.graph)
+            refer_to(model.files / WEIGHTS, weights, graph.graph)
             graph.metadata_props.add(key=WEIGHTS_DIGEST, value=digest)
             write_bytes(files / name, _content(name, graph))
+
+
+def write_graphs(folder: Path) -> str:
+    """`add_graphs` to a trained model; returns why that is not possible, or ""."""
+    try:
+        add_graphs(folder)
+    except Exception as error:  # Exporters raise many kinds; the model works without.
+        return (str(error) or repr(error)).splitlines()[0]
+    return ""
 
 
 def captioner_graphs(model: TorchCaptions, precision: Precision = "float32") -> dict[str, bytes]:
@@ -145,34 +154,33 @@ class _Leaf(NamedTuple):
     is_memory: bool
 
 
-def _leaves(state: State) -> list[_Leaf]:
-    """The tensors of a state, in order."""
-    leaves: list[_Leaf] = []
+def _visited(state: State, visit: Callable[[Tensor, bool], Tensor]) -> State:
+    """A state whose tensors are replaced. visit: takes each, and whether it is of a memory."""
 
     def of_memory(memory: Memory) -> Memory:
-        keys = () if memory.keys is memory.values else (memory.keys,)
-        mask = () if memory.mask is None else (memory.mask,)
-        leaves.extend(_Leaf(tensor, True) for tensor in (memory.values, *keys, *mask))
-        return memory
+        values = visit(memory.values, True)
+        keys = values if memory.keys is memory.values else visit(memory.keys, True)
+        return Memory(values, keys, None if memory.mask is None else visit(memory.mask, True))
 
-    def of_rows(rows: Tensor) -> Tensor:
-        leaves.append(_Leaf(rows, False))
-        return rows
+    return map_state(state, lambda rows: visit(rows, False), of_memory)
 
-    map_state(state, of_rows, of_memory)
+
+def _leaves(state: State) -> list[_Leaf]:
+    """The tensors of a state, in order."""
+    leaves = []
+
+    def visit(tensor: Tensor, is_memory: bool) -> Tensor:
+        leaves.append(_Leaf(tensor, is_memory))
+        return tensor
+
+    _visited(state, visit)
     return leaves
 
 
 def _with_leaves(state: State, tensors: Sequence[Tensor]) -> State:
     """A state of the same form as another, of other tensors."""
     left = iter(tensors)
-
-    def of_memory(memory: Memory) -> Memory:
-        values = next(left)
-        keys = values if memory.keys is memory.values else next(left)
-        return Memory(values, keys, None if memory.mask is None else next(left))
-
-    return map_state(state, lambda _: next(left), of_memory)
+    return _visited(state, lambda *_: next(left))
 
 
 class _Search(nn.Module):

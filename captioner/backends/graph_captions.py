@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,34 +23,27 @@ from captioner.backends.graphs import (
     search_inputs,
 )
 from captioner.backends.protocol import Sentence, Words
-from captioner.backends.vocabulary_search import (
-    NGRAMS,
-    all_ngrams_known,
-    caption_constraints,
-    in_words,
-    unknown_words,
-)
+from captioner.backends.vocabulary_search import NGRAMS, VocabularyCaptions
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import ORDER, PLACES, Constraints, ngram_keys, ngram_table
 from captioner.decoding.search import search_hypotheses
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
-from captioner.model_folders import CONFIG, GRAPHS, NGRAMS_FILE, VOCABULARY, WEIGHTS, ModelFolder
+from captioner.model_folders import CONFIG, GRAPHS, NGRAMS_FILE, VOCABULARY, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
-from captioner.weight_files import stored_tensors
 
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
 _SORTED_KEYS = "ngrams"  # An input of a step of 0.4.0.dev0.
 
 
 @dataclass(repr=False, eq=False)
-class GraphCaptions:
+class GraphCaptions(VocabularyCaptions):
     """The `CaptionBackend` of a folder's graphs. threads: of each graph.
 
-    graphs: encoder, start and step, by their number of threads. shape: L, D. ngrams: the table of
-    `Rules`. sorted_keys: of the n-grams, for graphs of 0.4.0.dev0, which have no table.
+    graphs: encoder, start and step, by their number of threads. shape: L, D. sorted_keys: of the
+    n-grams, for graphs of 0.4.0.dev0, which have no table.
     """
 
     engine: ClassVar[str] = "graphs"
@@ -67,10 +60,6 @@ class GraphCaptions:
     threads: int
     graphs: dict[int, list[Graph]] = field(default_factory=dict)
 
-    @property
-    def vocabulary_size(self) -> int:
-        return len(self.vocabulary)
-
     def __repr__(self) -> str:
         return f"{len(self.vocabulary):,} words, on cpu"
 
@@ -85,7 +74,7 @@ class GraphCaptions:
             folder = ModelFolder(self.folder.path)
             if folder.digests != self.folder.digests:
                 raise UserError(f"the graphs in {folder.files} have changed; load the model again")
-            self.graphs[threads] = open_graphs(folder, GRAPHS, threads)
+            self.graphs[threads] = open_graphs(folder, GRAPHS, threads, folder.tensors())
         return replace(self, threads=threads)
 
     def encode(self, pixels: Array) -> Array:
@@ -101,7 +90,7 @@ class GraphCaptions:
     def search(
         self, annotations: Array, search: SearchOptions, generator: None = None
     ) -> list[list[Sentence]]:
-        constraints = caption_constraints(search, self.vocabulary, self.ngrams)
+        constraints = self.constraints(search)
         rules = search_inputs(constraints, len(self.vocabulary))
         if self.sorted_keys is not None:
             rules[_SORTED_KEYS] = self.sorted_keys
@@ -110,7 +99,7 @@ class GraphCaptions:
             inputs = {"annotations": np.asarray(annotations, np.float32)}
             stepper = GraphStepper(start, step, inputs, rules)
             hypotheses = search_hypotheses(stepper, search.maximum_length)
-        return in_words(hypotheses, self.vocabulary)
+        return [list(map(self.in_words, of_photo)) for of_photo in hypotheses]
 
     def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
         """See `CaptionBackend`. A greedy search in which all words but the next are forbidden."""
@@ -137,30 +126,24 @@ class GraphCaptions:
             maps.append(choices.weights[0, 0])  # (L,)
         return Sentence(list(words), terms, np.stack(maps[:-1]))
 
-    def unknown(self, words: Iterable[str]) -> list[str]:
-        return unknown_words(words, self.vocabulary)
-
-    def is_sentence(self, words: Sequence[str]) -> bool:
-        return all_ngrams_known(words, self.vocabulary, self.ngrams)
-
 
 def open_captions(folder: ModelFolder) -> GraphCaptions:
     """The backend of a model folder with graphs, which are of its config and vocabulary."""
-    files = folder.files
-    config = folder.read("captioner", CaptionNetworksConfig)
+    files, weights, threads = folder.files, folder.tensors(), default_threads()
     vocabulary = Vocabulary.load(files / VOCABULARY)
-    threads = default_threads()
     with ThreadPoolExecutor(1) as builder:
-        built = builder.submit(_stored_ngrams, files, len(vocabulary))
-        graphs = open_graphs(folder, GRAPHS, threads)
-        keys, table = built.result()
+        built = builder.submit(_stored_ngrams, files, weights, len(vocabulary))
+        graphs = open_graphs(folder, GRAPHS, threads, weights)
+        table = built.result()
+    config = folder.read("captioner", CaptionNetworksConfig)
     with graph_errors(files):
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
         shape = rows * columns, config.decoder.memory_size  # L, D
-        is_old = _SORTED_KEYS in step.inputs
-        if keys is None and table is not None and is_old:
-            keys, table = table, ngram_table(table, len(vocabulary))
+        sorted_keys = None
+        if table is not None and _SORTED_KEYS in step.inputs:
+            sorted_keys = np.unique(table[table >= 0])
+            table = ngram_table(sorted_keys, len(vocabulary))  # An old export's file had keys.
         if table is not None and len(table) < len(vocabulary) + PLACES:
             raise GraphError(f"{files / NGRAMS_FILE} is damaged; export the captioner again")
         sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
@@ -177,20 +160,17 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
         map_shape=(rows, columns),
         shape=shape,
         ngrams=table,
-        sorted_keys=np.sort(keys) if is_old and keys is not None else None,
+        sorted_keys=sorted_keys,
         threads=threads,
         graphs={threads: graphs},
     )
 
 
-def _stored_ngrams(files: Path, vocabulary_size: int) -> tuple[Array | None, Array | None]:
-    """The keys and the table of a folder's n-grams; of exported graphs the table alone."""
-    if os.path.isfile(files / WEIGHTS):
-        ngrams = stored_tensors(files / WEIGHTS, "np", only=NGRAMS).get(NGRAMS)  # (N, ORDER)
-        if ngrams is None:
-            return None, None
-        keys = ngram_keys(list(ngrams.astype(np.int64).T), vocabulary_size)  # (N,)
-        return keys, ngram_table(keys, vocabulary_size)
-    if os.path.isfile(files / NGRAMS_FILE):
-        return None, np.frombuffer(read_bytes(files / NGRAMS_FILE, "n-grams"), "<i8")
-    return None, None
+def _stored_ngrams(files: Path, weights: Mapping[str, Array], vocabulary_size: int) -> Array | None:
+    """The table of a folder's n-grams; None without any."""
+    if NGRAMS in weights:
+        columns = list(weights[NGRAMS].astype(np.int64).T)  # (N,) each of ORDER
+        return ngram_table(ngram_keys(columns, vocabulary_size), vocabulary_size)
+    if not weights and os.path.isfile(files / NGRAMS_FILE):
+        return np.frombuffer(read_bytes(files / NGRAMS_FILE, "n-grams"), "<i8")
+    return None

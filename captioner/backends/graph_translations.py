@@ -34,6 +34,7 @@ class GraphTranslations:
 
     engine: ClassVar[str] = "graphs"
     can_sample: ClassVar[bool] = False
+    lacks: ClassVar[tuple[str, ...]] = ()
     attends: ClassVar[bool] = True
     device: ClassVar[None] = None
 
@@ -76,7 +77,7 @@ class GraphTranslations:
 
 def open_translations(folder: ModelFolder) -> GraphTranslations:
     """The backend of a model folder with graphs."""
+    start, step = open_graphs(folder, [START, STEP], default_threads(), folder.tensors())
     config = folder.read("translator", TranslationNetworksConfig)
     source, target = load_vocabularies(folder.files, config.joint_vocabulary)
-    start, step = open_graphs(folder, [START, STEP], default_threads())
     return GraphTranslations(folder, source, target, start, step)

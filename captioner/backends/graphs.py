@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from captioner.files import read_bytes
 from captioner.memory_limits import allowed_cores, is_memory_error, memory_sentence, memory_size
 from captioner.model_folders import GRAPHS, WEIGHTS, ModelFolder
 from captioner.text.vocabulary import Vocabulary
-from captioner.weight_files import StoredTensor, stored_tensors, tensors_digest
+from captioner.weight_files import StoredTensor, tensors_digest
 
 ENCODER, START, STEP = GRAPHS
 WEIGHTS_DIGEST, MAP_SHAPE = "weights", "map_shape"  # Keys of a graph's metadata.
@@ -85,23 +86,26 @@ def _limit_memory() -> None:
     onnxruntime.create_and_register_allocator(info, onnxruntime.OrtArenaCfg(limits))
 
 
-def open_graphs(folder: ModelFolder, names: Sequence[str], threads: int) -> list[Graph]:
-    """The graphs of a model folder.
+def open_graphs(
+    folder: ModelFolder, names: Sequence[str], threads: int, weights: Mapping[str, Array]
+) -> list[Graph]:
+    """The graphs of a model folder. weights: those of its weights file.
 
     Refuses graphs that are damaged or of other weights, and what `captioner.backends.graph_file`
     refuses, with `GraphError`.
     """
     files = folder.files
-    contents = [read_bytes(files / name, "graph") for name in names]
-    external = list(map(external_weights, [files / name for name in names], contents))
-    weights = stored_tensors(files / WEIGHTS, "np") if any(external) else None
+    contents = {name: read_bytes(files / name, "graph") for name in names}
+    external = [external_weights(files / name, content) for name, content in contents.items()]
+    if any(external) and not weights:
+        raise UserError(f"model weights {files / WEIGHTS} does not exist")
     _limit_memory()  # Once, before threads do.
     # Two at a time: the first graph takes as long to open as all else.
     with ThreadPoolExecutor(2) as pool, graph_errors(files):
-        values = [_values_of(each, weights or {}, files) for each in external]
-        opened = pool.map(lambda content, own: Graph(content, threads, own), contents, values)
-        check = pool.submit(folder.check, names)
-        digest = pool.submit(tensors_digest, weights) if weights else None
+        own = [_values_of(each, weights, files) for each in external]
+        opened = pool.map(Graph, contents.values(), repeat(threads), own)
+        check = pool.submit(folder.check, contents)
+        digest = pool.submit(tensors_digest, weights) if any(external) else None
         graphs = list(opened)
         check.result()
         found = digest.result() if digest else None

@@ -12,6 +12,9 @@ from captioner.vision.preprocessing import Preprocessing
 
 Words = Sequence[str]  # Of a caption.
 
+OF_TRANSFORMERS = {"map_kind": "a model of transformers", "detailed": "Florence-2"}
+"""Fields of `SearchOptions`, and what they need."""
+
 
 class Sentence(NamedTuple):
     """A caption in words, as a backend gives it.
@@ -29,16 +32,30 @@ class Sentence(NamedTuple):
     text: str | None = None
 
 
-class CaptionBackend(Protocol):
-    """Computes captions of preprocessed photos.
+class Backend(Protocol):
+    """What the backends of captions and of translations have.
 
-    engine: its name. map_shape: rows and columns of an attention map. device: torch's, if it has
-    one. threads: of a CPU that compute a batch; 1 of a GPU. can_sample: whether it draws samples.
-    A backend with `has_gradients` gives the maps of `SearchOptions.map_kind` "gradient".
+    engine: its name. can_sample: whether it draws samples.
     """
 
     engine: ClassVar[str]
     can_sample: ClassVar[bool]
+
+    @property
+    def lacks(self) -> Sequence[str]:
+        """The fields of `SearchOptions` that it does not follow."""
+
+    @property
+    def device(self) -> Any:
+        """Torch's device; None where nothing is computed by torch."""
+
+
+class CaptionBackend(Backend, Protocol):
+    """Computes captions of preprocessed photos.
+
+    map_shape: rows and columns of an attention map. threads: of a CPU that compute a batch; 1 of a
+    GPU.
+    """
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -51,10 +68,6 @@ class CaptionBackend(Protocol):
     @property
     def vocabulary_size(self) -> int:
         """V, the words or other tokens that captions are made of."""
-
-    @property
-    def device(self) -> Any:
-        """Torch's device; None where nothing is computed by torch."""
 
     @property
     def threads(self) -> int:
@@ -87,21 +100,15 @@ class CaptionBackend(Protocol):
         """This backend, for so many threads that caption a batch each; 0: the caller alone."""
 
 
-class TranslationBackend(Protocol):
-    """Computes translations of tokens. attends: whether it has alignments."""
+class TranslationBackend(Backend, Protocol):
+    """Computes translations of tokens."""
 
-    engine: ClassVar[str]
-    can_sample: ClassVar[bool]
     source: SentenceVocabulary
     target: SentenceVocabulary
 
     @property
     def attends(self) -> bool:
         """Whether the model has attention, and so alignments."""
-
-    @property
-    def device(self) -> Any:
-        """Torch's device; None where nothing is computed by torch."""
 
     def search(
         self,
@@ -116,14 +123,15 @@ class TranslationBackend(Protocol):
         """See `Translator.choose_alignment`."""
 
 
-def new_generator(backend: CaptionBackend | TranslationBackend, search: AnySearch) -> Any:
+def new_generator(backend: Backend, search: AnySearch) -> Any:
     """The generator of the samples of all batches; None without sampling.
 
-    Raises `UserError` for a backend that draws no samples, or lacks the maps asked for.
+    Raises `UserError` for a backend that draws no samples, or lacks another option.
     """
-    is_gradient = getattr(search, "map_kind", None) == "gradient"
-    if is_gradient and not getattr(backend, "has_gradients", False):
-        raise UserError("'map_kind' gradient needs a model of transformers")
+    for name in search.model_dump(include={*backend.lacks}, exclude_defaults=True):
+        needed = OF_TRANSFORMERS.get(name)
+        advice = f"it needs {needed}" if needed else "leave it out"
+        raise UserError(f"a captioner by {backend.engine!r} cannot be given {name!r}: {advice}")
     if not search.sample:
         return None
     if not backend.can_sample:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,13 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from captioner.arrays import Array, Values
 from captioner.backends.protocol import CaptionBackend, Sentence, Words
-from captioner.backends.vocabulary_search import (
-    NGRAMS,
-    all_ngrams_known,
-    caption_constraints,
-    in_words,
-    unknown_words,
-)
+from captioner.backends.vocabulary_search import NGRAMS, VocabularyCaptions
 from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import ORDER, ngram_keys, ngram_table
@@ -46,11 +40,8 @@ _DECODERS: dict[str, Callable[[Any, int], CaptionDecoder]] = {
 
 
 @dataclass(repr=False, eq=False)
-class TorchCaptions:
-    """The `CaptionBackend` of an encoder and a decoder.
-
-    ngrams: the table of `Rules`, on the device of the weights, to which the search keeps.
-    """
+class TorchCaptions(VocabularyCaptions):
+    """The `CaptionBackend` of an encoder and a decoder."""
 
     engine: ClassVar[str] = "torch"
     can_sample: ClassVar[bool] = True
@@ -71,10 +62,6 @@ class TorchCaptions:
             raise UserError(f"preprocessing size {size} is too small for the encoder {name}")
         self.encoder.eval()
         self.decoder.eval()
-
-    @property
-    def vocabulary_size(self) -> int:
-        return len(self.vocabulary)
 
     def __repr__(self) -> str:
         return f"{self.encoder.config.name}, {len(self.vocabulary):,} words, on {self.device}"
@@ -126,10 +113,10 @@ class TorchCaptions:
             start=Vocabulary.start,
             end=Vocabulary.end,
             strategy=make_strategy(search, generator),
-            constraints=caption_constraints(search, self.vocabulary, self.ngrams),
+            constraints=self.constraints(search),
             length_normalisation=search.length_normalisation,
         )
-        return in_words(hypotheses, self.vocabulary)
+        return [list(map(self.in_words, of_photo)) for of_photo in hypotheses]
 
     @torch.no_grad()
     def teacher_forced(self, annotations: Values, captions: Sequence[Words]) -> list[Sentence]:
@@ -142,20 +129,12 @@ class TorchCaptions:
         terms = torch.log_softmax(output.logits[:, 0].float(), dim=-1)  # (B, T + 1, V)
         terms = terms.gather(-1, tokens[:, 1:, None]).squeeze(-1).cpu()  # (B, T + 1)
         weights = output.weights[:, 0].float().cpu().numpy()  # (B, T + 1, L)
-        return [
-            Sentence(
-                words=list(words),
-                log_probabilities=terms[row, : len(words) + 1].tolist(),
-                attention=weights[row, : len(words)],
-            )
-            for row, words in enumerate(captions)
-        ]
-
-    def unknown(self, words: Iterable[str]) -> list[str]:
-        return unknown_words(words, self.vocabulary)
-
-    def is_sentence(self, words: Sequence[str]) -> bool:
-        return all_ngrams_known(words, self.vocabulary, self.ngrams)
+        forced = []
+        for row, words in enumerate(captions):
+            last = len(words)
+            of_words = terms[row, : last + 1].tolist()
+            forced.append(Sentence(list(words), of_words, weights[row, :last]))
+        return forced
 
 
 def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionDecoder:

@@ -33,6 +33,7 @@ class TorchTranslations:
 
     engine: ClassVar[str] = "torch"
     can_sample: ClassVar[bool] = True
+    lacks: ClassVar[tuple[str, ...]] = ()
 
     config: TranslationModelConfig
     model: TranslationModel

@@ -40,6 +40,7 @@ OURS = ("block_ngrams", "repeat_distance", "truth_weight", "cautious")
 """Options of our search that `generate` lacks."""
 
 NEW_TOKENS = 20  # Of `generate`, where a model names no length.
+DETAILED_TOKENS = 256  # The most of a detailed caption, unless more are asked for.
 _TINY = torch.finfo(torch.float32).tiny  # Makes a map of zeros uniform.
 _RESAMPLING: dict[int, Any] = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers.
 
@@ -53,7 +54,6 @@ class TransformersCaptions:
 
     engine: ClassVar[str] = "transformers"
     can_sample: ClassVar[bool] = False
-    has_gradients: ClassVar[bool] = True
     threads: ClassVar[int] = 1
 
     family: CaptionFamily
@@ -75,6 +75,10 @@ class TransformersCaptions:
     def __repr__(self) -> str:
         name = type(self.family.writer).__name__
         return f"{name}, {len(self.tokenizer):,} tokens, on {self.device}"
+
+    @property
+    def lacks(self) -> Sequence[str]:
+        return OURS if self.family.prompted else (*OURS, "detailed")
 
     @property
     def map_shape(self) -> tuple[int, int]:
@@ -104,13 +108,13 @@ class TransformersCaptions:
     def encode(self, pixels: Array) -> Tensor:
         """Pixels (B, 3, size, size), uint8 -> annotation vectors (B, M, D).
 
-        M: the L places of a map, and the positions before and after them.
+        M: the L places of a map, and the positions before them.
         """
         family = self.family
         photos = self.preprocessing.normalise(torch.from_numpy(pixels).to(self.device))
         states = family.tower(photos.to(next(family.tower.parameters()).dtype)).last_hidden_state
         annotations = family.after(states.float()) if family.after else states.float()
-        expected = family.first_place + prod(self.map_shape) + family.behind
+        expected = family.first_place + prod(self.map_shape)
         if (count := annotations.shape[1]) != expected:
             raise UserError(f"the vision encoder of {self!r} gives {count} places, not {expected}")
         return annotations
@@ -119,16 +123,15 @@ class TransformersCaptions:
     def search(
         self, annotations: Any, search: SearchOptions, generator: None = None
     ) -> list[list[Sentence]]:
-        for name in OURS:
-            if getattr(search, name):
-                raise UserError(f"a model of transformers cannot be given {name!r}: leave it out")
+        longest = max(search.maximum_length, DETAILED_TOKENS * search.detailed)
+        annotations = self._prompted(annotations, search.detailed)
         starts = torch.tensor([self._starts[:1]] * len(annotations), device=self.device)  # (B, 1)
         tokens = self.family.writer.generate(
             num_beams=search.beam,
             num_return_sequences=search.n_best,
             length_penalty=search.length_normalisation,
             min_new_tokens=search.minimum_length,
-            max_new_tokens=search.maximum_length,
+            max_new_tokens=longest,
             do_sample=False,
             **{self.family.tokens: starts},
             **self.family.memory(annotations),
@@ -137,6 +140,12 @@ class TransformersCaptions:
         ranks = [rows[rank :: search.n_best] for rank in range(search.n_best)]
         written = [self._written(annotations, chosen, search) for chosen in ranks]
         return [list(sentences) for sentences in zip(*written, strict=True)]
+
+    def _prompted(self, annotations: Tensor, is_detailed: bool = False) -> Tensor:
+        """Annotation vectors (B, M, D), in which a prompt may be behind the places."""
+        if self.family.prompted is None:
+            return annotations
+        return self.family.prompted(annotations, is_detailed)
 
     def _written(
         self, annotations: Tensor, chosen: list[list[int]], search: SearchOptions
@@ -170,7 +179,7 @@ class TransformersCaptions:
         pieces = [list(map(encode, words)) for words in texts]
         tokens = [[token for of_word in row for token in of_word] for row in pieces]
         owners = [[place for place, of_word in enumerate(row) for _ in of_word] for row in pieces]
-        return self._scored(annotations, tokens, owners, captions)
+        return self._scored(self._prompted(annotations), tokens, owners, captions)
 
     def _scored(
         self,
@@ -232,7 +241,7 @@ def open_captions(folder: ModelFolder, device: str, precision: str) -> Transform
     folder.check_family(str(folder.path))
     folder.check_safetensors(str(folder.path))
     dtype, place = choose_precision(precision), choose_device(device)
-    name, take_apart = FAMILIES[str(folder.model_type)]
+    name, take_apart = FAMILIES[folder.config["model_type"]]
     local = {"local_files_only": True, "trust_remote_code": False}
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

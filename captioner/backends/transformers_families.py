@@ -16,8 +16,8 @@ from captioner.errors import UserError
 FIRST_PLACES = {"vit": 1, "deit": 2}
 """By the encoder's `model_type`: its tokens before the patches, of class and distillation."""
 
-PROMPT = "What does the image describe?"
-"""Of Florence-2's task <CAPTION>: a short caption."""
+PROMPTS = ("What does the image describe?", "Describe in detail what is shown in the image.")
+"""Of Florence-2's tasks <CAPTION>, a short caption, and <DETAILED_CAPTION>."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +27,9 @@ class CaptionFamily:
     writer: generates; its `generation_config` names the tokens that start and end. tower: the
     vision encoder. patch: pixels, both sides of a place. size: of photos; None for any.
     memory: annotation vectors (B, M, D) -> what the writer takes besides tokens. after: the
-    tower's output -> annotation vectors. first_place, behind: positions before and after
-    the places. tokens, attentions: the writer's names of these.
+    tower's output -> annotation vectors. prompted: annotation vectors, and whether a detailed
+    caption is asked for -> those with a prompt behind them. first_place: positions before the
+    places. tokens, attentions: the writer's names of these.
     """
 
     writer: Any
@@ -37,8 +38,8 @@ class CaptionFamily:
     size: int | None
     memory: Callable[[Tensor], dict[str, Any]]
     after: Callable[[Tensor], Tensor] | None = None
+    prompted: Callable[[Tensor, bool], Tensor] | None = None
     first_place: int = 1
-    behind: int = 0
     tokens: str = "decoder_input_ids"
     attentions: str = "cross_attentions"
 
@@ -92,17 +93,17 @@ def florence(model: Any, tokenizer: Any) -> CaptionFamily:
     Its encoder mixes the places with each other and with the prompt before the decoder attends.
     The mean of all places stands before them, the prompt behind.
     """
-    text = f"{tokenizer.bos_token}{PROMPT}{tokenizer.eos_token}"
-    prompt = torch.tensor([tokenizer.encode(text, add_special_tokens=False)])  # (1, P)
 
-    def after(features: Tensor) -> Tensor:
-        places = model.model.multi_modal_projector(features)  # (B, 1 + L, D)
-        words = model.get_input_embeddings()(prompt.to(features.device))  # (1, P, D)
+    def prompted(places: Tensor, is_detailed: bool) -> Tensor:
+        text = f"{tokenizer.bos_token}{PROMPTS[is_detailed]}{tokenizer.eos_token}"
+        tokens = torch.tensor([tokenizer.encode(text, add_special_tokens=False)])  # (1, P)
+        words = model.get_input_embeddings()(tokens.to(places.device))  # (1, P, D)
         inputs = torch.cat([places, words.expand(len(places), -1, -1)], dim=1)  # (B, M, D)
         return model.model.language_model.encoder(inputs_embeds=inputs).last_hidden_state  # type: ignore[no-any-return]
 
     tower, patch = model.model.vision_tower, prod(model.config.vision_config.patch_stride)
-    return CaptionFamily(model, tower, patch, None, _encoded, after, behind=prompt.shape[1])
+    project = model.model.multi_modal_projector  # -> (B, 1 + L, D)
+    return CaptionFamily(model, tower, patch, None, _encoded, project, prompted)
 
 
 def _encoded(annotations: Tensor) -> dict[str, Any]:

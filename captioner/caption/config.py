@@ -4,7 +4,9 @@ from pydantic import ConfigDict, Field
 
 from captioner.caption.confidence import Confidence
 from captioner.decoding.options import SearchOptions
-from captioner.model_folders import CONFIG, ModelFolder
+from captioner.errors import UserError
+from captioner.files import StrPath, read_json
+from captioner.model_folders import CONFIG, TRANSFORMERS, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.schema import Config, from_mapping
 
@@ -16,6 +18,22 @@ class CaptionerConfig(Config):
 
     search: SearchOptions = Field(default_factory=SearchOptions)
     confidence: Confidence | None = None
+
+
+class Calibration(Config):
+    """A confidence in a file of its own. model: `ModelFolder.digest` of the model it is for."""
+
+    model: str
+    confidence: Confidence
+
+
+def read_calibration(path: StrPath, folder: ModelFolder) -> Confidence:
+    """The confidence in a file of `captioner calibrate --out`; refuses one of another model."""
+    where = f"calibration {path}"
+    calibration = from_mapping(Calibration, read_json(path, "calibration"), where)
+    if calibration.model != folder.digest:
+        raise UserError(f"{where} is of other weights than {folder.path}: calibrate this model")
+    return calibration.confidence
 
 
 class ModelConfig(CaptionNetworksConfig, CaptionerConfig):
@@ -30,12 +48,10 @@ class ModelConfig(CaptionNetworksConfig, CaptionerConfig):
 
 def captioner_config(folder: ModelFolder) -> CaptionerConfig:
     """The search and the confidence of a model folder, of any backend."""
-    if folder.model_type:
+    if folder.backend == TRANSFORMERS:
         from captioner.backends.transformers_captions import default_search
 
-        confidence = {"confidence": folder.config.get("confidence")}
-        config = from_mapping(CaptionerConfig, confidence, str(folder.files))
-        return config.replace(search=default_search(folder))
+        return CaptionerConfig(search=default_search(folder))
     if folder.backend is None:
         return folder.read("captioner", ModelConfig)
     return from_mapping(CaptionerConfig, folder.config, str(folder.files / CONFIG))

@@ -15,7 +15,7 @@ from captioner.backends.torch_captions import load_networks, networks_of
 from captioner.backends.vocabulary_search import NGRAMS
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
-from captioner.caption.config import ModelConfig
+from captioner.caption.config import Calibration, ModelConfig
 from captioner.decoding.constraints import ngrams_of_table
 from captioner.errors import UserError
 from captioner.files import read_json, write_bytes, write_json, write_text
@@ -28,8 +28,8 @@ from captioner.model_folders import (
     ModelFolder,
     complete_folder,
     model_folder,
-    saving,
 )
+from captioner.model_saving import saving
 from captioner.module_weights import named_tensors, write_tensors
 from captioner.schema import to_mapping
 
@@ -96,7 +96,11 @@ def load_model(folder: str | Path) -> Captioner:
     return Captioner(load_networks(model), config.search, config.confidence, model.card)
 
 
-def save_confidence(confidence: Confidence, folder: str | Path) -> None:
-    """Write a confidence to the config of the model folder it was fitted for."""
+def save_confidence(confidence: Confidence, folder: str | Path, file: str | None = None) -> None:
+    """Write a confidence to the config of the model folder it was fitted for, or to a file."""
+    if file is not None:
+        calibration = Calibration(model=ModelFolder(folder).digest, confidence=confidence)
+        write_json(file, to_mapping(calibration))
+        return
     path = complete_folder(folder) / CONFIG
     write_json(path, {**read_json(path, "model config"), "confidence": to_mapping(confidence)})

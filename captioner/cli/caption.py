@@ -33,6 +33,7 @@ _FIELDS = {
     if field.description
 }
 """Of the options in the group of outputs."""
+_GIVEN = ("xmp", "decoding_seconds", "calibration", *_FIELDS)
 
 
 def add_commands(commands: shared.Commands) -> None:
@@ -43,6 +44,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--demo", "", "caption the packaged photo")
     add("-0 --null", "", "names read from - and lines printed end in NUL")
     add("--model", "MODEL", shared.MODEL, default="default")
+    add("--calibration", "FILE", shared.CALIBRATION)
     add("--language", "TAG", f"of captions: {', '.join([ENGLISH, *LANGUAGES])}")
     add("--translator", "MODEL", "for --language: a model folder or name")
     add("--given", "TEXT", "score this caption, and draw where the model looks for it")
@@ -62,7 +64,7 @@ def add_commands(commands: shared.Commands) -> None:
 
 def output_options(arguments: argparse.Namespace) -> OutputOptions:
     """The options that say where captions go."""
-    given = {name: getattr(arguments, name) for name in ("xmp", "decoding_seconds", *_FIELDS)}
+    given = {name: getattr(arguments, name) for name in _GIVEN}
     tag = language_tag(arguments.language or ENGLISH, "--language")
     if not is_english(tag):
         packaged = LANGUAGES.get(tag.partition("-")[0])
@@ -147,7 +149,7 @@ def _captions(
     translate = None
     if options.language:
         translate = load_translation(options.language, arguments.translator, **machine)
-    model = load(options.model, **machine)
+    model = load(options.model, **machine, calibration=options.calibration)
     search = model.search.override(**options.search)
     seconds, size = options.decoding_seconds, arguments.batch_size
     if arguments.given is not None:

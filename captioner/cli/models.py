@@ -7,19 +7,27 @@ from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.errors import UserError
 from captioner.files import check_files
-from captioner.model_folders import ModelFolder, is_address, model_folder, own_folder, pinned
+from captioner.model_folders import (
+    ModelFolder,
+    is_address,
+    model_folder,
+    other_backends,
+    own_folder,
+    pinned,
+)
 
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the four commands to the command line."""
     usage, summary = "calibrate MODEL --annotations FILE [options]", "fit a model's confidence"
     parser, add = shared.add_parser(commands, run_calibrate, usage, summary)
-    add("model", "MODEL", "a model folder; it is written to")
+    add("model", "MODEL", "a model folder, which is written to; with --out any model")
     shared.add_data_set(add, shared.FILE_FORMATS, "records that cannot be used")
     add("--split", "SPLIT", "of validation photos (default: val)", nargs="+", default=["val"])
     add("--training-split", "SPLIT", "of training photos, left out of validation", default="train")
     add = shared.add_group(parser, "confidence")
     add("--unsure-below", "X", "limit of a low confidence", default=0.25)
+    add("--out", "FILE", "write the confidence there, for --calibration, not into MODEL")
     shared.add_outputs(add, json="write what was measured")
     shared.add_machine(parser, "photos at a time", 50, precision=False)
 
@@ -34,10 +42,11 @@ def add_commands(commands: shared.Commands) -> None:
     add("--page", "", "add a page for browsers, with onnxruntime-web, which npm fetches")
     add("--overwrite", "", "replace files of FOLDER")
 
-    usage, summary = "convert CHECKPOINT --word-map FILE --out FOLDER", "convert others' models"
+    usage, summary = "convert CHECKPOINT --out FOLDER [options]", "convert others' models"
     _, add = shared.add_parser(commands, run_convert, usage, summary)
-    add("checkpoint", "CHECKPOINT", "a file of the tutorial's or of AaronCCWong's code")
-    add("--word-map", "FILE", "the words and their numbers, as JSON", required=True)
+    about = "a file of the tutorial's or of AaronCCWong's code; a model of transformers"
+    add("checkpoint", "CHECKPOINT", about)
+    add("--word-map", "FILE", "the words of such a file and their numbers, as JSON")
     add("--encoder", "NAME", "of a checkpoint without one: vgg19, resnet152 or a file")
     add("--out", "FOLDER", "the model folder to write", required=True)
     add("--overwrite", "", "replace files of FOLDER")
@@ -56,13 +65,18 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
           --annotations Flickr8k.token.txt --images photos/ --split val
 
     The confidence is fitted to the validation photos, measured on each split by
-    two-fold cross-validation, and written to the model folder.
+    two-fold cross-validation, and written to the model folder. That of a model of
+    transformers, and of any other with --out, goes to a file: give it back by
+    --calibration FILE. It is tied to the model's weights or commit.
     """
     if not 0 <= arguments.unsure_below <= 1:
         raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
     shared.check_data_set(arguments)
-    folder = own_folder(arguments.model)
-    shared.check_outputs([("--json", arguments.json)], arguments.overwrite)
+    folder = model_folder(arguments.model) if arguments.out else own_folder(arguments.model)
+    if not arguments.out and (backend := ModelFolder(folder).backend):
+        raise UserError(f"the confidence of a model of {backend} goes to a file: give --out FILE")
+    outputs = [("--json", arguments.json), ("--out", arguments.out)]
+    shared.check_outputs(outputs, arguments.overwrite)
 
     from captioner.data.example import Problems
     from captioner.data.readers import read_splits
@@ -86,9 +100,10 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         arguments.unsure_below,
         arguments.batch_size,
         note=report,
+        file=arguments.out,
     )
     shared.write_scores(scores, arguments.json)
-    print(f"written into {folder}", flush=True)
+    print(f"written into {arguments.out or folder}", flush=True)
     return 2 if len(problems) else 0
 
 
@@ -127,9 +142,21 @@ def run_convert(arguments: argparse.Namespace) -> None:
       captioner convert model_10.pth --word-map word_dict.json --encoder vgg19 --out models/vgg
 
     The encoders vgg19 and resnet152 have torchvision's weights, which are
-    downloaded once.
+    downloaded once. Of a model of transformers, hf://user/name or a folder with
+    pytorch_model.bin alone, the weights become safetensors:
+
+      captioner convert hf://user/name --out models/name
     """
     check_files([("--out", arguments.out)], arguments.overwrite, folders=("--out",))
+    checkpoint, out = Path(arguments.checkpoint), Path(arguments.out)
+    if is_address(checkpoint) or checkpoint.is_dir():
+        from captioner.backends.convert import convert_pickles
+
+        convert_pickles(arguments.checkpoint, out)
+        print(f"{out}: with safetensors, of {arguments.checkpoint}")
+        return
+    if arguments.word_map is None:
+        raise UserError(f"checkpoint {checkpoint} needs its words: give --word-map FILE")
 
     import torch
 
@@ -137,11 +164,11 @@ def run_convert(arguments: argparse.Namespace) -> None:
     from captioner.caption.captioner import Captioner
     from captioner.caption.folder import save_model
 
-    checkpoint, words = Path(arguments.checkpoint), Path(arguments.word_map)
+    words = Path(arguments.word_map)
     networks, search, code = read_published(checkpoint, words, arguments.encoder)
-    card = f"# {Path(arguments.out).name}\n\nConverted from {checkpoint.name}, of {code}.\n"
-    save_model(Captioner(networks, search, card=card), Path(arguments.out), torch.float32)
-    print(f"{arguments.out}: {networks}, of {code}")
+    card = f"# {out.name}\n\nConverted from {checkpoint.name}, of {code}.\n"
+    save_model(Captioner(networks, search, card=card), out, torch.float32)
+    print(f"{out}: {networks}, of {code}")
 
 
 def run_info(arguments: argparse.Namespace) -> None:
@@ -159,8 +186,7 @@ def run_info(arguments: argparse.Namespace) -> None:
 
 
 def _description(folder: ModelFolder) -> str:
-    from captioner.backends.engines import ENGINES, other_backends
-    from captioner.loading import load, load_translator
+    from captioner.loading import ENGINES, load, load_translator
 
     if folder.kind == "translator":
         translator = load_translator(folder.path)

@@ -32,6 +32,7 @@ def add_commands(commands: shared.Commands) -> None:
     parser, _ = shared.add_parser(commands, run, usage, summary)
     group = parser.add_argument_group("models")
     shared.add_option(group, "--model", "MODEL", shared.MODEL, default="default")
+    shared.add_option(group, "--calibration", "FILE", shared.CALIBRATION)
     about = "translates text and captions into TAG; repeatable (default: the packaged ones)"
     either = group.add_mutually_exclusive_group()
     more: dict[str, Any] = {"action": "append", "type": _translator}
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> None:
             raise UserError(f"--allow-host {name} is not a name, or *. and a name")
     listener = listen(arguments.host, arguments.port)
     with listener.socket:
-        model = load(arguments.model, **machine)
+        model = load(arguments.model, **machine, calibration=arguments.calibration)
         translators = {tag: load_translator(name, **machine) for tag, name in names.items()}
         service = Service(model, translators, limits, arguments.batch_size)
         hosts = (*listener.names, *arguments.allow_host)

@@ -12,13 +12,13 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic.fields import FieldInfo
 
-from captioner.backends.engines import may_have_gpu
 from captioner.cli.program import report
 from captioner.data.example import Problems
 from captioner.decoding.options import AnySearch
 from captioner.errors import UserError, did_you_mean, near_names, on_a_line
 from captioner.evaluation import Scores
 from captioner.files import check_files, write_json, write_text
+from captioner.loading import may_have_gpu
 from captioner.schema import choices
 from captioner.tables import csv_text
 
@@ -30,6 +30,7 @@ Add = Callable[..., None]
 """`add_option` to a group."""
 
 MODEL = "a model folder, a name or hf://user/name"
+CALIBRATION = "the model's confidence, of captioner calibrate --out"
 OVERWRITE = "replace files that are there already"
 ON_PROBLEM: dict[str, Any] = {"choices": ("refuse", "skip"), "default": "refuse"}
 FILE_FORMATS = ("coco", "karpathy", "flickr8k", "table")

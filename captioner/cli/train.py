@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from captioner.backends.engines import write_graphs
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.tables import text_table
@@ -76,6 +75,7 @@ def run(arguments: argparse.Namespace) -> None:
 
       torchrun --nproc-per-node 8 -m captioner train configs/coco_soft.yaml --out runs/coco
     """
+    from captioner.backends.export import write_graphs
     from captioner.devices import choose_device
     from captioner.runs.changes import encoder_changes
     from captioner.runs.read_recipe import read_any_recipe

@@ -9,7 +9,11 @@ BLOCKED = float("-inf")
 
 
 def to_device(rules: Rules, device: torch.device) -> Rules:
-    """The rules as tensors on a device."""
+    """The rules as tensors on a device, without those that are off."""
+    if not rules.repeat_distance:
+        rules = rules._replace(repeatable=None, repeat_distance=None)
+    if rules.context.max(initial=0) > rules.maximum_length:
+        rules = rules._replace(context=None)
     return Rules(
         *(
             None if array is None else torch.as_tensor(array).to(device, non_blocking=True)

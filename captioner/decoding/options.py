@@ -73,6 +73,7 @@ class SearchOptions(AnySearch):
         title="KIND",
         description="attention, or attention times its gradient; of models of transformers",
     )
+    detailed: bool = Field(False, description="a caption of several sentences; of Florence-2")
 
 
 class TranslationSearch(AnySearch):

@@ -25,48 +25,44 @@ _CHUNK = 2**15  # Keys of a round, which a CPU's caches hold.
 class Rules(NamedTuple):
     """Limits on hypotheses: arrays of NumPy, tensors of torch, or inputs of a graph.
 
-    Lengths count tokens without the end token. A rule is off where its array is None.
+    The table of all rules: a graph has an input for each, of its name and type. Lengths count
+    tokens without the end token. A rule that is off has a neutral value, with which it blocks
+    nothing; torch leaves it out, as None.
     """
 
     forbidden: Any
     """(V,) boolean: tokens that are never chosen (padding, start, unknown), the end aside."""
 
     minimum_length: Any
-    """(): the end token is blocked before this many tokens."""
+    """() integer: the end token is blocked before this many tokens."""
 
     maximum_length: Any
-    """(): after this many tokens all but the end token are blocked."""
+    """() integer: after this many tokens all but the end token are blocked."""
 
-    repeatable: Any = None
+    repeatable: Any
     """(V,) boolean: tokens exempt from `repeat_distance` (articles, prepositions)."""
 
-    repeat_distance: Any = None
-    """(): a token is blocked for this many tokens after it."""
+    repeat_distance: Any
+    """() integer: a token is blocked for this many tokens after it; neutral: 0."""
 
-    context: Any = None
-    """(n - 1,): no n-gram occurs twice; steps back from the newest token, 0 to n - 2."""
+    context: Any
+    """(n - 1,) integers: no n-gram occurs twice; steps back from the newest token, 0 to n - 2.
+
+    Neutral: one step that is longer than every hypothesis.
+    """
 
     ngram_table: Any = None
     """`ngram_table` of the n-grams of tokens that people wrote, n being `ORDER`.
 
     No other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
     the `LIKELIEST` tokens of a step are candidates. An n-gram (a, `start`, `start`, b), which no
-    sentence has, encodes a clash: b may not follow the word a at any distance.
+    sentence has, encodes a clash: b may not follow the word a at any distance. None of a model
+    without n-grams, whose graph has no such input.
     """
 
     def inputs(self) -> dict[str, Array]:
-        """The inputs of a graph, which has them all: a rule that is off gets a neutral value.
-
-        A graph of a model without n-grams has no input `ngram_table`.
-        """
-        neutral = {
-            "repeatable": np.zeros_like(self.forbidden),
-            "repeat_distance": np.array(0),
-            # So far back is no word: none repeats.
-            "context": np.reshape(self.maximum_length + 1, 1),
-        }
-        given = {name: array for name, array in self._asdict().items() if array is not None}
-        return neutral | given
+        """The inputs of a graph, by name."""
+        return {name: array for name, array in self._asdict().items() if array is not None}
 
 
 @dataclass(frozen=True)
@@ -82,17 +78,17 @@ class Constraints:
     ngram_table: Any = None
 
     def rules(self, vocabulary_size: int) -> Rules:
-        """The rules as arrays."""
+        """The rules as arrays of NumPy."""
         search = self.search
         tokens = np.arange(vocabulary_size)
-        has_distance = search.repeat_distance > 0
+        block, beyond = search.block_ngrams, search.maximum_length + 1
         return Rules(
             forbidden=np.isin(tokens, self.forbidden),
             minimum_length=np.array(search.minimum_length),
             maximum_length=np.array(search.maximum_length),
-            repeatable=np.isin(tokens, self.repeatable) if has_distance else None,
-            repeat_distance=np.array(search.repeat_distance) if has_distance else None,
-            context=np.arange(search.block_ngrams - 1) if search.block_ngrams else None,
+            repeatable=np.isin(tokens, self.repeatable),
+            repeat_distance=np.array(search.repeat_distance),
+            context=np.arange(block - 1) if block else np.array([beyond]),
             ngram_table=self.ngram_table,
         )
 

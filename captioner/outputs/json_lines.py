@@ -150,7 +150,8 @@ class JsonLines:
         was = {**record.get("search", {}), **record, "language": record.get("language") or ENGLISH}
         now = {**options.search, **origin, "language": options.language or ENGLISH}
         names = [name for name in ("digest", "translator", *options.search) if name in was]
-        differing = [name for name in ("language", *names) if was[name] != now.get(name)]
+        always = ("language", "calibration")
+        differing = [name for name in (*always, *names) if was.get(name) != now.get(name)]
         is_named_so = os.path.normpath(was["model"]) == os.path.normpath(now["model"])
         if (differing or ("digest" not in was and not is_named_so)) and not options.resume_any:
             raise UserError(

@@ -29,12 +29,14 @@ class OutputOptions(Config):
 
     model, translator, language, search: where captions come from, for records: names or folders, a
         tag (None is English), and the options of `SearchOptions` that replace the model's own.
+    calibration: file of the model's confidence.
     decoding_seconds: limit for a photo, as `load_image` has it. xmp: for which program.
     """
 
     model_config = ConfigDict(populate_by_name=True)  # `json` is a method of pydantic's.
 
     model: Text = "default"
+    calibration: Text | None = None
     translator: Text | None = None
     language: Text | None = None
     search: dict[str, Any] = Field(default_factory=dict)

@@ -1,5 +1,6 @@
 """Records of captioned photos: their fields, where they come from, and their rows in tables."""
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -13,6 +14,7 @@ import captioner
 from captioner.caption.caption import sentence
 from captioner.caption.config import captioner_config
 from captioner.errors import UserError
+from captioner.files import read_bytes
 from captioner.model_folders import ModelFolder, model_folder
 from captioner.outputs.options import PLACES, OutputOptions
 from captioner.schema import Text, plain_type, to_mapping
@@ -101,6 +103,9 @@ def origin_of(options: OutputOptions) -> Record:
         return origin
     origin["digest"] = folder.digest
     origin["search"] = to_mapping(captioner_config(folder).search.override(**options.search))
+    if options.calibration:
+        content = read_bytes(options.calibration, "calibration")
+        origin["calibration"] = hashlib.sha256(content).hexdigest()
     if options.translator:
         origin["translator"] = ModelFolder(model_folder(options.translator)).digest
     return origin

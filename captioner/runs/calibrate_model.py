@@ -23,8 +23,9 @@ def calibrate_folder(
     unsure_below: float,
     batch_size: int,
     note: Callable[[str], None],
+    file: str | None = None,
 ) -> CalibrationReport:
-    """`calibrate` a model's confidence and write it to its folder.
+    """`calibrate` a model's confidence and write it to its folder, or to a file.
 
     note: takes a sentence about photos that chose the epoch of the model.
     """
@@ -38,5 +39,5 @@ def calibrate_folder(
     model = load(folder, device)
     report = calibrate(model, training, validation, unsure_below, batch_size)
     assert model.confidence is not None  # Just fitted.
-    save_confidence(model.confidence, folder)
+    save_confidence(model.confidence, folder, file)
     return report

@@ -14,12 +14,12 @@ from captioner.backends.export_weights import Precision
 from captioner.backends.graph_captions import open_captions
 from captioner.backends.graph_file import STORED, external_weights
 from captioner.backends.graphs import search_inputs
-from captioner.backends.vocabulary_search import caption_constraints
 from captioner.caption.config import captioner_config
 from captioner.decoding.rules import Constraints
 from captioner.errors import UserError
 from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
-from captioner.model_folders import GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder, copy_model, saving
+from captioner.model_folders import GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder
+from captioner.model_saving import copy_model, saving
 from captioner.render.page import DOUBTFUL, static_file, viewer_script
 from captioner.schema import to_mapping
 from captioner.weight_files import StoredTensor, weights_header
@@ -67,7 +67,7 @@ def write_page(folder: Path) -> None:
     model = ModelFolder(folder)
     graphs = open_captions(model)
     config = captioner_config(model)
-    constraints = caption_constraints(config.search, graphs.vocabulary, graphs.ngrams)
+    constraints = graphs.constraints(config.search)
     if graphs.ngrams is not None:
         write_bytes(folder / NGRAMS_FILE, graphs.ngrams.astype("<i8").tobytes())
     preprocessing = to_mapping(graphs.preprocessing)

@@ -11,7 +11,8 @@ import torch
 from captioner.backends.torch_translations import TorchTranslations
 from captioner.errors import UserError
 from captioner.files import write_json, write_text
-from captioner.model_folders import CARD, CONFIG, FORMATS, WEIGHTS, saving
+from captioner.model_folders import CARD, CONFIG, FORMATS, WEIGHTS
+from captioner.model_saving import saving
 from captioner.module_weights import named_tensors, write_tensors
 from captioner.schema import to_mapping
 from captioner.text.vocabulary_files import save_vocabularies

@@ -43,6 +43,10 @@ def model(*nodes: NodeProto, constants: dict[str, Any] | None = None, **fields: 
     )
 
 
+RELU = helper.make_function("", "Relu", ["x"], ["y"], BODY.node, [])
+EXPAND, FLOAT = node("Expand", "x", "m"), {"n": np.float32([1e9])}
+
+
 def elsewhere(place: str) -> ModelProto:
     """A graph whose weight lies in another file."""
     made = model(node("Add", "x", "w"), constants={"w": np.zeros(2, np.float32)})
@@ -76,41 +80,17 @@ def external_attribute() -> ModelProto:
         (model(node("Tile", "x", "n"), constants={"n": [LARGE]}), "operator 'Tile'"),
         (model(node("Relu", "x", domain="com.microsoft")), "operator 'Relu'"),
         (model(node("Relu", "x", body=BODY)), "field of number 6"),
-        (
-            model(
-                node("Relu", "x"),
-                functions=[helper.make_function("", "Relu", ["x"], ["y"], BODY.node, [])],
-            ),
-            "field of number 25",
-        ),
+        (model(node("Relu", "x"), functions=[RELU]), "field of number 25"),
         (sparse(), "field of number 15"),
         (model(node("Expand", "x", "n"), constants={"n": [LARGE]}), "large constant .* Expand"),
         (model(node("Expand", "x", "n"), constants={"n": [40_000] * 2}), "large constant"),
         (model(node("Expand", "x", "n"), constants={"n": [1] * 99}), "large constant"),
         (model(node("ConstantOfShape", "n"), constants={"n": [LARGE]}), "in ConstantOfShape"),
         (model(node("Pad", "x", "n"), constants={"n": [0, LARGE]}), "large constant .* in Pad"),
-        (
-            model(node("Range", "a", "n", "a"), constants={"a": 1, "n": LARGE}),
-            "large constant .* in Range",
-        ),
-        (
-            model(node("Resize", "x", "", "n"), constants={"n": np.float32([1e9])}),
-            "large constant .* in Resize",
-        ),
-        (
-            model(
-                node("Mul", "n", "n", output="m"), node("Expand", "x", "m"), constants={"n": 40_000}
-            ),
-            "large constant",
-        ),
-        (
-            model(
-                node("Cast", "n", output="m", to=TensorProto.INT64),
-                node("Expand", "x", "m"),
-                constants={"n": np.float32([1e9])},
-            ),
-            "large constant",
-        ),
+        (model(node("Range", "a", "n", "a"), constants={"a": 1, "n": LARGE}), "large .* in Range"),
+        (model(node("Resize", "x", "", "n"), constants=FLOAT), "large constant .* in Resize"),
+        (model(node("Mul", "n", "n", output="m"), EXPAND, constants={"n": 40_000}), "large const"),
+        (model(node("Cast", "n", output="m", to=7), EXPAND, constants=FLOAT), "large constant"),
         *((elsewhere(place), "elsewhere") for place in ("/etc/passwd", "../model.safetensors", "")),
         (external_attribute(), "field of number 14"),
     ],
@@ -122,10 +102,8 @@ def test_a_graph_that_no_export_makes_is_refused_unopened(made: ModelProto, reas
 
 
 def test_sizes_of_inputs_and_small_constants_are_accepted() -> None:
-    shape = node("Shape", "x", output="m")
-    made = model(
-        shape, node("Mul", "m", "n", output="k"), node("Expand", "x", "k"), constants={"n": [9]}
-    )
+    nodes = node("Shape", "x", output="k"), node("Mul", "k", "n", output="m"), EXPAND
+    made = model(*nodes, constants={"n": [9]})
     assert external_weights(Path("a"), made.SerializeToString()) == {}
     twice = 2 * made.SerializeToString()  # Which protobuf would merge.
     with pytest.raises(GraphError, match="too many values"):
@@ -145,15 +123,12 @@ def test_any_bytes_are_a_graph_or_one_sentence() -> None:
 
 
 def test_a_graph_takes_no_more_memory_than_is_allowed() -> None:
-    outer = model(
-        node("Unsqueeze", "x", "n", output="a"), node("Mul", "a", "x"), constants={"n": [1]}
-    )
+    column = node("Unsqueeze", "x", "n", output="a")
+    outer = model(column, node("Mul", "a", "x"), constants={"n": [1]})
     graph = Graph(outer.SerializeToString(), 1, {})
     assert graph.run({"x": np.ones(9, np.float32)})["y"].shape == (9, 9)
-    sentence = (
-        "^a: its graphs cannot be run: there is too little memory; smaller batches take less$"
-    )
-    with pytest.raises(GraphError, match=sentence), graph_errors(Path("a")):
+    sentence = "there is too little memory; smaller batches take less$"
+    with pytest.raises(GraphError, match=f"^a: .* run: {sentence}"), graph_errors(Path("a")):
         graph.run({"x": np.ones(60_000, np.float32)})
 
 
@@ -208,31 +183,25 @@ def map_shape(value: str) -> Callable[[Path], None]:
 
 
 HUGE = b"\xff" * 8
+HEADERS = ([], None, 5, "text", b"", b"{", b"[" * 200_000)
+METADATA = ("x", [], {"sha256": 5})
+OFFSETS = ((0.5, 2.5), (-2, 0), (0, 2), ("0", "2"), (), (0, 2**63))
+SHAPES = ("[13, 14]", "[14]", "null", "[1e9, 1]", "abcdefgh", "[-1,196]", "{}", "[[1],2]")
 
 
 @pytest.mark.parametrize(
     "change",
     [
         *map(swap, permutations(GRAPHS, 2)),
-        *(
-            header(lambda _, made=made: made)
-            for made in ([], None, 5, "text", b"", b"{", b"[" * 200_000)
-        ),
-        *(header(lambda old, value=value: {**old, "__metadata__": value}) for value in ("x", [])),
-        header(lambda old: {**old, "__metadata__": {"sha256": 5}}),
-        *(
-            offsets(*numbers)
-            for numbers in ((0.5, 2.5), (-2, 0), (0, 2), ("0", "2"), (), (0, 2**63))
-        ),
+        *(header(lambda _, made=made: made) for made in HEADERS),
+        *(header(lambda old, value=value: {**old, "__metadata__": value}) for value in METADATA),
+        *(offsets(*numbers) for numbers in OFFSETS),
         offsets(1404704, 1404706, shape=[-1, -1]),
         entry(),
         entry(dtype=5, shape=[1], data_offsets=[0, 2]),
         header(lambda old: {**old, "a": None}),
         lambda folder: (folder / "model.safetensors").write_bytes(HUGE),
-        *map(
-            map_shape,
-            ("[13, 14]", "[14]", "null", "[1e9, 1]", "abcdefgh", "[-1,196]", "{}", "[[1],2]"),
-        ),
+        *map(map_shape, SHAPES),
         lambda folder: (folder / "step.onnx").write_bytes(b""),
         lambda folder: os.truncate(folder / "vocabulary.json", 900),
     ],

@@ -108,7 +108,6 @@ def test_numpy_and_a_graph_find_what_torch_finds(
         for one, other in zip(ours, theirs, strict=True):
             assert one.cut == other.cut
             assert one.score == pytest.approx(other.score, rel=1e-5, abs=1e-4)
-            assert one.token_log_probabilities == pytest.approx(
-                other.token_log_probabilities, rel=1e-5, abs=1e-4
-            )
+            terms = pytest.approx(other.token_log_probabilities, rel=1e-5, abs=1e-4)
+            assert one.token_log_probabilities == terms
             np.testing.assert_allclose(one.attention, other.attention, atol=1e-5)

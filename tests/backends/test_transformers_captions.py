@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from PIL import Image
 from samples import Output, Patch, Refused, photo, save_photo
@@ -25,7 +26,7 @@ from captioner.vision.preprocessing import Preprocessing
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 from transformers import modeling_outputs  # noqa: E402
 
-from captioner.backends import transformers_families  # noqa: E402
+from captioner.backends import transformers_captions, transformers_families  # noqa: E402
 from captioner.backends.transformers_captions import TransformersCaptions  # noqa: E402
 from captioner.backends.transformers_families import CaptionFamily  # noqa: E402
 
@@ -45,13 +46,15 @@ def photos() -> list[Image.Image]:
     return [Image.fromarray(each).resize((48, 40)) for each in colours]
 
 
-def inputs_of(family: str, captions: Captioner, photos: list[Image.Image]) -> Any:
+def inputs_of(
+    family: str, captions: Captioner, photos: list[Image.Image], task: str = "<CAPTION>"
+) -> Any:
     """What users of transformers give to `generate`."""
     inputs = {"pixel_values": torch.stack(list(map(captions.preprocessing, photos)))}
     if family == "florence2":
         images = transformers.CLIPImageProcessor(image_seq_length=17)
         processor = transformers.Florence2Processor(images, captions.backend.tokenizer)
-        text = processor(text=["<CAPTION>"] * len(photos), images=photos, return_tensors="pt")
+        text = processor(text=[task] * len(photos), images=photos, return_tensors="pt")
         inputs |= {name: text[name] for name in ("input_ids", "attention_mask")}
     return inputs | ({"input_ids": None} if family == "blip" else {})
 
@@ -82,6 +85,23 @@ def test_texts_and_scores_are_those_of_generate(tiny: Any) -> None:
         if found.get("sequences_scores") is not None and family != "florence2":  # It blocks some.
             scores = [version.score for version in versions]
             assert scores == pytest.approx(found.sequences_scores.tolist(), abs=1e-4)
+
+
+def test_florence_gives_a_detailed_caption(
+    tmp_path: Path, refused: Refused, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(transformers_captions, "DETAILED_TOKENS", 30)
+    save_tiny("florence2", tmp_path)
+    eager = {"attn_implementation": "eager"}
+    model = transformers.Florence2ForConditionalGeneration.from_pretrained(tmp_path, **eager)
+    captions = captioner.load(tmp_path)
+    given = inputs_of("florence2", captions, [photo()], "<DETAILED_CAPTION>")
+    tokens = model.eval().generate(**given, max_new_tokens=30)
+    (text,) = captions.backend.tokenizer.batch_decode(tokens, skip_special_tokens=True)
+    short, detailed = (captions.caption(photo(), detailed=each) for each in (False, True))
+    assert short.text != detailed.text == text.strip()
+    assert detailed.attention.shape == (len(detailed.words), 4, 4)
+    assert "'detailed': it needs Florence-2" in refused(["caption", "--demo", "--detailed"])
 
 
 PIECES = {2: "do", 3: "g", 4: " runs"}
@@ -149,6 +169,10 @@ def test_photos_are_preprocessed_as_by_transformers(tiny: Any) -> None:
     assert (seen - expected).abs().mean() < 0.02  # Pillow and torchvision round differently.
 
 
+CAPTION = "caption photos/0.png --model blip"
+DATA = ["--format=table", "--annotations=people.csv", "--images=photos", "--split=val"]
+
+
 @pytest.fixture
 def blip(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A tiny BLIP beside photos with captions."""
@@ -163,8 +187,7 @@ def blip(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 
 def test_every_other_command_takes_it(blip: Path, capsys: Output) -> None:
-    data = ["--format=table", "--annotations=people.csv", "--images=photos", "--split=val"]
-    assert main(["evaluate", "blip", *data]) == 0
+    assert main(["evaluate", "blip", *DATA]) == 0
     assert main(["maps", "blip", "--format=shapes", "--count=3"]) == 0
     assert main(["info", "blip"]) == 0
     assert "graphs, torch, transformers" in capsys.readouterr().out
@@ -175,8 +198,37 @@ def test_every_other_command_takes_it(blip: Path, capsys: Output) -> None:
     with asking(Service(model)) as client:
         sent = [("photo", ("0.png", Path("photos/0.png").read_bytes()))]
         assert caption(client, sent)[0]["captions"][0]["caption"]
-    assert main(["calibrate", "blip", *data]) == 0
-    assert captioner.load(blip).caption("photos/0.png").confidence is not None
+
+
+def test_a_calibration_is_a_file_for_one_model(
+    blip: Path, refused: Refused, capsys: Output
+) -> None:
+    command = ["calibrate", "blip", *DATA]
+    assert "goes to a file: give --out FILE" in refused(command)
+    assert main([*command, "--out", "calibration.json"]) == 0
+    assert captioner.load(blip).caption("photos/0.png").confidence is None
+    loaded = captioner.load(blip, calibration="calibration.json")
+    assert loaded.caption("photos/0.png").confidence is not None
+    given = ["--jsonl", "captions.jsonl", "--calibration", "calibration.json"]
+    assert main([*CAPTION.split(), *given]) == 0
+    assert json.loads(Path("captions.jsonl").read_text())["confidence"] is not None
+    capsys.readouterr()
+    assert "give another file" in refused([*CAPTION.split(), *given[:2], "--resume"])
+    save_tiny("git", Path("git"))
+    others = ["caption", "photos/0.png", "--model", "git", *given[2:]]
+    assert "is of other weights than git: calibrate this model" in refused(others)
+
+
+def test_pickled_weights_are_converted_to_safetensors(blip: Path, refused: Refused) -> None:
+    expected = captioner.load(blip).caption("photos/0.png")
+    weights = safetensors.torch.load_file(blip / "model.safetensors")
+    (blip / "model.safetensors").unlink()
+    assert "has no pytorch_model*.bin to convert" in refused(["convert", "blip", "--out", "new"])
+    shared = {"another.name": next(iter(weights.values()))}
+    torch.save({**weights, **shared}, blip / "pytorch_model.bin")
+    assert "captioner convert blip --out FOLDER" in refused(CAPTION.split())
+    assert main(["convert", "blip", "--out", "new"]) == 0
+    assert captioner.load("new").caption("photos/0.png").text == expected.text
 
 
 @pytest.mark.exiftool
@@ -184,7 +236,6 @@ def test_its_captions_go_into_photos(blip: Path) -> None:
     assert main(["caption", "photos/0.png", "--model", str(blip), "--embed"]) == 0
 
 
-CAPTION = "caption photos/0.png --model blip"
 PIXELS = "preprocessor_config.json"
 
 
@@ -211,7 +262,11 @@ def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, sa
         (PIXELS, {"size": {"height": 64, "width": 64}}, "photos of 64 pixels do not fit"),
         ("tokenizer.json", b"{", "transformers cannot load"),
         ("model.safetensors", b"12345678{}", "transformers cannot load blip: Error while des"),
-        ("model.safetensors", None, "a folder by transformers' save_pretrained"),
+        (
+            "model.safetensors",
+            None,
+            "captioner convert blip --out FOLDER makes them of pytorch_model",
+        ),
         ("config.json", {"text_config": {"num_hidden_layers": 5}}, "they are of another architect"),
         (
             "config.json",
