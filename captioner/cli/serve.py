@@ -40,7 +40,7 @@ def add_commands(commands: shared.Commands) -> None:
     nothing: dict[str, Any] = {"action": "store_const", "const": [], "dest": "translator"}
     shared.add_option(either, "--no-translator", "", "leave out the tab that translates", **nothing)
     add = shared.add_group(parser, "page")
-    add("--title", "TEXT", "heading of the page", default="")
+    add("--title", "TEXT", "heading of the page")
     add("--edits", "FILE", "keep captions that are edited on the page, for write and train")
     add = shared.add_group(parser, "network")
     add("--host", "HOST", "address to listen on; 0.0.0.0 for all", default="127.0.0.1")
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> None:
         edits = Edits(table) if table else None
         model = load(arguments.model, **machine)
         translators = {tag: load_translator(name, **machine) for tag, name in names.items()}
-        title, size = arguments.title, arguments.batch_size
+        title, size = arguments.title or "", arguments.batch_size
         service = Service(model, translators, limits, size, title, edits)
         hosts = (*listener.names, *arguments.allow_host)
         app = make_app(service, hosts, arguments.public_url, arguments.allow_origin, token)

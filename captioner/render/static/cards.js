@@ -139,23 +139,32 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
     words.before(editor, problem);
     caption.classList.add("editing");
     editor.focus();
-    const range = document.createRange();
-    range.setStart(words, 0);
-    if (word) range.setEndBefore(word);
-    const start = word && before === words.textContent.trim() ? range.toString().length : 0;
-    editor.setSelectionRange(start, start ? start + word.textContent.length : before.length);
+    editor.select();
+    if (word && before === words.textContent.trim()) {
+      const range = document.createRange();
+      range.setStart(words, 0);
+      range.setEndBefore(word);
+      const start = range.toString().length;
+      editor.setSelectionRange(start, start + word.textContent.length);
+    }
 
+    let isBusy = false; // Or closed: then a blur changes nothing.
     const close = () => {
+      isBusy = true;
+      if (document.activeElement === editor) caption.querySelector(".edit").focus();
       editor.remove();
       problem.remove();
       caption.classList.remove("editing");
     };
     const finish = async () => {
+      if (isBusy) return;
+      isBusy = true;
       try {
         await keep(nameOf(card), editor.value.trim().replace(/\s+/g, " "));
         close();
       } catch (error) {
         problem.textContent = error.message;
+        isBusy = false;
       }
     };
     editor.addEventListener("keydown", (event) => {
@@ -164,10 +173,9 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
       event.stopPropagation();
       if (event.key === "Escape") close();
       else finish();
-      caption.querySelector(".edit").focus();
     });
     editor.addEventListener("blur", () => { // What somebody typed is kept.
-      if (!editor.isConnected || caption.querySelector(".edit").matches(":focus")) return;
+      if (isBusy) return;
       if (editor.value === before) close();
       else finish();
     });

@@ -7,6 +7,7 @@ const viewer = captionViewer(1, slider);
 const waiting = new Map(); // number of a photo -> what becomes of its answer
 let worker, number = 0, endLoading;
 const loaded = new Promise((end) => { endLoading = end; }); // Or failed.
+loaded.then(() => fetch("example.jpg")).catch(() => {}); // Kept for use without a network.
 
 slider.addEventListener("input", () => { percent.textContent = `${slider.value} %`; });
 document.getElementById("settings").addEventListener("submit", (event) => event.preventDefault());
