@@ -29,7 +29,7 @@ EDGES = {
     "evaluation": "text vision decoding render caption translate data",
     "runs": "attention text vision decoding render models backends caption translate loading data "
     "training evaluation",
-    "serve": "text vision decoding render backends caption translate",
+    "serve": "data text vision decoding render backends caption translate",
     "cli": "text vision decoding render backends caption translate loading data outputs training "
     "evaluation runs serve",
 }

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from pydantic import HttpUrl
 
 from captioner.cli import shared_options as shared
 from captioner.errors import UserError, refuse_missing
-from captioner.files import read_text
+from captioner.files import file_lock, read_text
 from captioner.loading import LANGUAGES
 from captioner.serve import UNDETERMINED, Limits
 from captioner.text.languages import language_tag
@@ -39,6 +40,9 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_option(either, "--translator", "[TAG=]MODEL", about, **more)
     nothing: dict[str, Any] = {"action": "store_const", "const": [], "dest": "translator"}
     shared.add_option(either, "--no-translator", "", "leave out the tab that translates", **nothing)
+    add = shared.add_group(parser, "page")
+    add("--title", "TEXT", "heading of the page")
+    add("--edits", "FILE", "keep captions that are edited on the page, for write and train")
     add = shared.add_group(parser, "network")
     add("--host", "HOST", "address to listen on; 0.0.0.0 for all", default="127.0.0.1")
     add("--port", "PORT", "0 for any that is free", type=int, default=8765)
@@ -89,10 +93,12 @@ def run(arguments: argparse.Namespace) -> None:
       captioner serve                    the page, at http://127.0.0.1:8765/
       captioner serve --host 0.0.0.0     for every machine that can reach this one
 
-    Uploads are not kept. Needs pip install "captioner[serve]".
+    Photos are not kept, captions edited on the page are with --edits. Needs
+    pip install "captioner[serve]".
     """
     with refuse_missing("captioner serve needs FastAPI and uvicorn", "serve"):
         from captioner.serve.app import make_app
+        from captioner.serve.edits import Edits
         from captioner.serve.server import listen, serve
         from captioner.serve.service import Service
     from captioner import load, load_translator
@@ -108,10 +114,13 @@ def run(arguments: argparse.Namespace) -> None:
         if not re.fullmatch(r"(\*\.)?[\w.:\[\]-]+", name):
             raise UserError(f"--allow-host {name} is not a name, or *. and a name")
     listener = listen(arguments.host, arguments.port)
-    with listener.socket:
+    table = arguments.edits
+    with listener.socket, file_lock(table) if table else nullcontext():
+        edits = Edits(table) if table else None
         model = load(arguments.model, **machine, calibration=arguments.calibration)
         translators = {tag: load_translator(name, **machine) for tag, name in names.items()}
-        service = Service(model, translators, limits, arguments.batch_size)
+        title, size = arguments.title or "", arguments.batch_size
+        service = Service(model, translators, limits, size, title, edits)
         hosts = (*listener.names, *arguments.allow_host)
         app = make_app(service, hosts, arguments.public_url, arguments.allow_origin, token)
         # The socket listens already: connections wait for the server.

@@ -63,6 +63,7 @@ class OutputOptions(Config):
     words: Text | None = _text("FOLDER", "draw each word's map as a JPEG")
     gif: Text | None = _text("PATH", "animate: a .gif, or a folder for many")
     html: Text | None = _text("FILE", "write a page on which to point at words")
+    title: Text | None = _text("TEXT", "heading of the page of --html")
     strength: Probability = Field(0.8, description="of the overlays, 0 to 1")
     text: bool = _switch("beside each photo, write the caption as photo.txt")
     embed: bool = _switch("write caption and nouns into the photos, by exiftool")
@@ -82,8 +83,9 @@ class OutputOptions(Config):
         if any(of_descriptions) and not self.describes_photos:
             names = "--min-confidence, --overwrite-descriptions and --dry-run"
             raise UserError(f"{names} need --xmp, --text or --embed")
-        if self.csv_for and not self.csv:
-            raise UserError("--csv-for needs --csv")
+        for name, needed in (("csv_for", "csv"), ("title", "html")):
+            if getattr(self, name) and not getattr(self, needed):
+                raise UserError(f"--{name.replace('_', '-')} needs --{needed}")
         if self.format:
             formatted(self.format, dict.fromkeys(FIELDS))  # Refuses what is no format.
         from captioner.render.overlay import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix

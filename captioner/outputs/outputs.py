@@ -231,7 +231,7 @@ class Outputs:
         elif option == "jsonl" and self._lines is not None:
             self._lines.drop_replaced()
         elif option == "html" and self._page:
-            save_html(path, self._page, self._options.strength)
+            save_html(path, self._page, self._options.strength, self._options.title or "")
         elif option in ("json", "csv"):
             # Excel in any language splits tabs of UTF-16, and knows umlauts by its byte order mark.
             is_excel = option == "csv" and self._options.csv_for == "excel"

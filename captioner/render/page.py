@@ -8,7 +8,6 @@ import hashlib
 import html
 import io
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -18,7 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 from PIL import Image
 
-from captioner.files import write_text
+from captioner.files import StrPath, write_text
 from captioner.render.overlay import (
     PAGE_SUFFIXES,
     STYLE,
@@ -76,40 +75,41 @@ class PageItem:
         return cls(jpeg_address(fitted), fitted.size, without_maps, encoded, name)
 
 
-def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
+def html_page(items: Sequence[PageItem], strength: float = 0.8, title: str = "") -> str:
     """One standalone HTML page for captioned photos, as JPEGs of at most 1000 pixels a side.
 
     Pointing at a word, focusing it with the keyboard or tapping it shows its map over the photo,
-    drawn as by `overlay`. The page's own words are in the language of the first caption. Captions
-    can be edited and downloaded as a table that training reads. strength: of the slider at first.
+    drawn as by `overlay`. The page's own words are in the language of the first caption, or that of
+    the browser if it is English. Captions can be edited and downloaded as a table that training
+    reads. strength: of the slider at first. title: heading of the page.
     """
-    wording = phrases(items[0].captions[0].language)
+    title = title or "Where the model looked"
+    language = phrases(items[0].captions[0].language).language
     items = sorted(items, key=lambda item: item.folder)
     articles = []
     folders = ["", *(item.folder for item in items)]
     for position, item in enumerate(items):
         if item.folder != folders[position]:
-            articles.append(f"<h2>{escaped(item.folder)}</h2>\n")
-        articles.append(_article(item, position, wording))
+            articles.append(f'<h2 translate="no">{escaped(item.folder)}</h2>\n')
+        articles.append(_article(item, position))
     body = static_file("gallery.html").format(
-        wording=wording,
+        title=escaped(title),
         percent=round(100 * strength),
-        hidden="hidden" if len(items) == 1 else "",
         articles="".join(articles),
         unit=UNIT,
         data=",".join(item.viewer_data for item in items),
     )
     script = f"{viewer_script()}\n{static_file('overlay_page.js')}"
-    return web_page(wording.title, ("viewer.css", "page.css"), body, script, wording.language)
+    return web_page(title, ("pages.css",), body, script, language)
 
 
-def save_html(path: str | os.PathLike[str], items: Sequence[PageItem], strength: float) -> None:
+def save_html(path: StrPath, items: Sequence[PageItem], strength: float, title: str = "") -> None:
     """Write `html_page` to a file."""
     check_suffix(path, PAGE_SUFFIXES)
-    write_text(path, html_page(items, strength))
+    write_text(path, html_page(items, strength, title))
 
 
-def _article(item: PageItem, position: int, wording: SimpleNamespace) -> str:
+def _article(item: PageItem, position: int) -> str:
     return static_file("photo.html").format(
         item=item,
         position=position,
@@ -117,11 +117,11 @@ def _article(item: PageItem, position: int, wording: SimpleNamespace) -> str:
         alternative=escaped(" ".join(map(printable, item.captions[0].words))),
         image=escaped(item.path or item.name),
         name=escaped(item.name),
-        captions="".join(_caption(caption, wording) for caption in item.captions),
+        captions="".join(map(_caption, item.captions)),
     )
 
 
-def _caption(caption: MappedCaption, wording: SimpleNamespace) -> str:
+def _caption(caption: MappedCaption) -> str:
     scores = caption.word_confidence or [None] * len(caption.words)
     spans = []
     for word, score in zip(caption.words, scores, strict=True):
@@ -130,11 +130,11 @@ def _caption(caption: MappedCaption, wording: SimpleNamespace) -> str:
         spans.append(f'<span class="{kind}"{title}>{escaped(word) or "?"}</span>')
     note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
     if (confidence := caption.confidence) is not None:
-        kind = f'class="confidence" title="{wording.confidence}"'
+        kind = 'class="confidence" title="Share of its content words that people would use"'
         note = f"<span {kind}>{round(100 * confidence)} %</span>{note}"
     words, language = " ".join(spans), escaped(caption.language)
     template = static_file("caption.html")
-    return template.format(wording=wording, language=language, words=words, note=note)
+    return template.format(language=language, words=words, note=note)
 
 
 @cache
@@ -144,8 +144,10 @@ def static_file(name: str) -> str:
 
 
 def viewer_script() -> str:
-    """The JavaScript module that exports `captionViewer`, with the numbers of the overlay."""
-    return f"const OVERLAY_STYLE = {json.dumps(asdict(STYLE))};\n{static_file('viewer.js')}"
+    """The JavaScript module of all pages: maps and cards, with their numbers and texts."""
+    numbers = f"OVERLAY_STYLE = {json.dumps(asdict(STYLE))}, DOUBTFUL = {DOUBTFUL}"
+    texts = f"TEXTS = {static_file('texts.json')}"
+    return f"const {numbers}, {texts};\n{static_file('viewer.js')}{static_file('cards.js')}"
 
 
 def web_page(
@@ -180,7 +182,7 @@ def jpeg_address(photo: Image.Image) -> str:
 def phrases(language: str) -> SimpleNamespace:
     """The words of `phrases.json` for a language's tag, such as "de-CH"; English for others.
 
-    sure: in three degrees, from the least. usage: HTML. All others are plain text.
+    sure: in three degrees, from the least.
     """
     texts = json.loads(static_file("phrases.json"))
     code = language.partition("-")[0]

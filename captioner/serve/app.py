@@ -34,6 +34,8 @@ from captioner.serve.guard import BEARER, GuardedRoute, OpenRoute, answer_error,
 from captioner.serve.messages import (
     CaptionForm,
     CaptionsAnswer,
+    Edit,
+    EditsAnswer,
     ModelsAnswer,
     OverlayForm,
     ProblemAnswer,
@@ -41,7 +43,7 @@ from captioner.serve.messages import (
     TranslationsAnswer,
     photo_answer,
 )
-from captioner.serve.service import Service, draw
+from captioner.serve.service import Service
 from captioner.text.languages import ENGLISH
 
 _STATIC = Path(__file__).parent / "static"
@@ -125,7 +127,7 @@ async def overlay(
     try:
         captions = await asyncio.to_thread(form.sent_captions)
         captioned: Any = await _captioned(form, service, drawn=True, captions=captions)
-        content = await asyncio.to_thread(draw, form.format, captioned, form.strength)
+        content = await asyncio.to_thread(service.draw, form.format, captioned, form.strength)
     except ValueError as error:  # Maps that are none.
         raise UserError(f"field 'captions': {error}") from None
     headers = {"Content-Disposition": f'attachment; filename="captions.{form.format}"'}
@@ -146,6 +148,16 @@ async def translate(asked: TranslationRequest, service: OurService) -> Any:
         versions = [version.to_dict() for version in (translation, *translation.alternatives)]
         answers.append({"source": source, "translations": versions})
     return {"translations": answers}
+
+
+@router.post("/edits", response_model=EditsAnswer)
+def edits(asked: Edit, service: OurService) -> Any:
+    """Keeps a person's caption of a photo; answers with all that are kept."""
+    if service.edits is None:
+        raise HTTPException(404, "no edits are kept here: captioner serve --edits FILE keeps them")
+    image, caption = (" ".join(printable(text).split()) for text in (asked.image, asked.caption))
+    service.edits.save(image, caption)
+    return service.edits
 
 
 @open_router.get("/health")

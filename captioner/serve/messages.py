@@ -104,6 +104,15 @@ class TranslationRequest(_optional_fields(TranslationSearch)):  # type: ignore[m
     language: str | None = _optional(description="by default that of the first translator")
 
 
+class Edit(BaseModel):
+    """A person's caption of a photo."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    image: str = Field(min_length=1, max_length=1000, description="the photo's name")
+    caption: str = Field(max_length=2000, description="empty: the photo has none any more")
+
+
 class CaptionAnswer(BaseModel):
     """A caption of a photo."""
 
@@ -202,10 +211,19 @@ class TranslatorAnswer(BaseModel):
     search: TranslationSearch
 
 
+class EditsAnswer(BaseModel):
+    """The captions that people wrote on the page."""
+
+    table: str = Field(description="their file, as --edits names it")
+    captions: dict[str, str] = Field(description="by the names of their photos")
+
+
 class ModelsAnswer(BaseModel):
     """The models, and what the server accepts: attributes of the `Service`."""
 
     version: str = __version__
+    title: str = Field(description="heading of the page; empty for its own")
+    edits: EditsAnswer | None = Field(description="null: the page keeps no edits here")
     captioner: CaptionerAnswer
     languages: list[str] = Field(description="in which captions are offered, beside English")
     translators: dict[str, TranslatorAnswer] = Field(description="by the language they write")

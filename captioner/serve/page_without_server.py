@@ -18,9 +18,9 @@ from captioner.caption.config import captioner_config
 from captioner.decoding.rules import Constraints
 from captioner.errors import UserError
 from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
-from captioner.model_folders import GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder
+from captioner.model_folders import DEMO_PHOTO, GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder
 from captioner.model_saving import copy_model, saving
-from captioner.render.page import DOUBTFUL, static_file, viewer_script
+from captioner.render.page import static_file, viewer_script
 from captioner.schema import to_mapping
 from captioner.weight_files import StoredTensor, weights_header
 
@@ -85,11 +85,11 @@ def write_page(folder: Path) -> None:
     }
     write_json(folder / "captioner.json", description)
     region = {"map_shape": graphs.map_shape, **preprocessing}
-    numbers = f"const REGION = {json.dumps(region)}, DOUBTFUL = {DOUBTFUL};\n"
+    numbers = f"const REGION = {json.dumps(region)};\n"
     script = f"{numbers}{viewer_script()}\n{_static('page.js')}"
     write_text(folder / "page.js", script)
-    styles = [static_file("viewer.css"), static_file("page.css"), _static("page.css")]
-    write_text(folder / "page.css", "".join(styles))
+    write_text(folder / "page.css", static_file("pages.css"))
+    write_bytes(folder / "example.jpg", DEMO_PHOTO.read_bytes())
     for name in ("index.html", "captioner.js", "worker.js", "onnxruntime-web.LICENSE.txt"):
         write_text(folder / name, _static(name))
     digest = hashlib.sha256()

@@ -21,6 +21,7 @@ from captioner.errors import UserError
 from captioner.render.page import html_page
 from captioner.render.panels import encode_gif
 from captioner.serve import UNDETERMINED, Limits
+from captioner.serve.edits import Edits
 from captioner.text.languages import ENGLISH
 from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
@@ -101,6 +102,7 @@ class Service:
 
     batch_size: photos or sentences in a batch. `captions` and `translations` are the queues.
     translators: by the tag of the language that each writes, `UNDETERMINED` if it is not known.
+    title: heading of the page. edits: where people's captions are kept.
     """
 
     def __init__(
@@ -109,7 +111,11 @@ class Service:
         translators: Mapping[str, Translator] | None = None,
         limits: Limits | None = None,
         batch_size: int = 32,
+        title: str = "",
+        edits: Edits | None = None,
     ) -> None:
+        self.title = title
+        self.edits = edits
         self.captioner = captioner
         self.translators = dict(translators or {})
         self.limits = limits or Limits()
@@ -157,15 +163,14 @@ class Service:
     ) -> list[Translation]:
         return self.translators[language].translate(sentences, search, batch_size=self._batch_size)
 
-
-def draw(kind: str, captions: Sequence[Caption], strength: float) -> bytes:
-    """The content of a file with captions drawn over their photos: several for "html"."""
-    if kind == "html":
-        items = [caption.page_item(caption.name or "") for caption in captions]
-        return html_page(items, strength).encode("utf-8")
-    caption = captions[0]
-    if kind == "gif":
-        return encode_gif(caption.frames(strength))
-    buffer = io.BytesIO()
-    caption.panels(caption.name or "", strength).save(buffer, format="PNG")
-    return buffer.getvalue()
+    def draw(self, kind: str, captions: Sequence[Caption], strength: float) -> bytes:
+        """The content of a file with captions drawn over their photos: several for "html"."""
+        if kind == "html":
+            items = [caption.page_item(caption.name or "") for caption in captions]
+            return html_page(items, strength, self.title).encode("utf-8")
+        caption = captions[0]
+        if kind == "gif":
+            return encode_gif(caption.frames(strength))
+        buffer = io.BytesIO()
+        caption.panels(caption.name or "", strength).save(buffer, format="PNG")
+        return buffer.getvalue()

@@ -160,7 +160,7 @@ def test_the_page_names_files_that_exist_and_forbids_foreign_content(client: htt
         if "javascript" in answer.headers["content-type"] or address == "/":
             found = re.findall(r'(?:href=|src=|from )"\.?/?([^"#]+)"', text)
             wanted |= {f"/{name}" for name in found} - seen
-    assert {"/style.css", "/viewer.css", "/page.js", "/viewer.js", "/photos.js"} <= seen
+    assert {"/style.css", "/pages.css", "/page.js", "/viewer.js", "/photos.js"} <= seen
 
 
 # Connections that ask for nothing, too many of them, and what is not HTTP

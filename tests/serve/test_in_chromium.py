@@ -22,7 +22,7 @@ from chromium_samples import (
     words_of,
 )
 from PIL import Image
-from playwright.sync_api import Browser, Dialog, expect
+from playwright.sync_api import Browser, expect
 from samples import photo_bytes, save_photo
 from serve_samples import far, running
 
@@ -30,6 +30,7 @@ from captioner.caption.folder import load_model
 from captioner.cli.main import main
 from captioner.data.readers import read_splits
 from captioner.render.overlay import overlay
+from captioner.render.page import static_file
 
 pytestmark = needs_chromium
 
@@ -214,7 +215,7 @@ def test_all_as_a_page_holds_more_photos_than_a_request(
     assert sum(url.endswith("/api/overlay") for url in asked) > 1
     (tmp_path / name).write_bytes(content)
     page.goto((tmp_path / "captions.html").as_uri())
-    assert page.locator("figcaption").all_inner_texts() == [each["name"] for each in files]
+    assert page.locator(".file").all_inner_texts() == [each["name"] for each in files]
     for number in (0, 7):  # Of the first request and of the last.
         card = page.locator(f"#item-{number}")
         card.locator(".word").first.hover()
@@ -232,12 +233,14 @@ def test_it_fits_screens_and_tells_screen_readers(open_page: Open, how: dict[str
     expect(page.locator("#announcements")).to_contain_text(".png: ")
     assert card.locator("img").get_attribute("alt") == text
     expect(card.locator(".file")).to_have_text(name)
+    if page.locator("#show-more").is_visible():
+        page.locator("#show-more").click()
     page.locator("#captions").fill("3")
     page.locator("#captions").dispatch_event("change")
     expect(card.locator(".caption")).to_have_count(3)
     captioned(page, 2)
     lowest = card.locator(".caption").nth(2).locator(".word").first
-    lowest.click()
+    (lowest.tap if how is TELEPHONE else lowest.hover)()
     expect(card.locator("canvas")).to_be_visible()
     photo, word = card.locator(".stage").bounding_box(), lowest.bounding_box()
     if how is TELEPHONE:  # The photo stays in sight and above the word.
@@ -305,21 +308,20 @@ def test_the_page_asks_for_the_token_once_and_an_allowed_site_sends_it(
         site = ("--allow-origin", f"http://127.0.0.1:{port}/")
         with running(saved_models[0], *access, *site) as server:
             page = open_page()
-            answers, asked = iter(["wrong", "right "]), []
-
-            def answer(dialog: Dialog) -> None:
-                asked.append(dialog.message)
-                dialog.accept(next(answers))
-
-            page.on("dialog", answer)
             page.goto(server.address)
+            form = page.locator("#token-dialog")
+            form.get_by_label("Token").fill("wrong")
+            page.keyboard.press("Enter")
+            expect(form.get_by_role("alert")).to_have_text("The server refuses this token.")
+            form.get_by_label("Token").fill("right ")
+            page.keyboard.press("Enter")
             page.wait_for_selector("html[data-ready=yes]", state="attached")
             expect(page.locator("#tabs")).to_be_hidden()
             page.click("#example")
             captioned(page, 1)
             page.reload()
             captioned(page, 1)
-            assert asked == ["The token of this server"] * 2
+            expect(form).to_be_hidden()
             other = browser.new_page()
             address = f"{server.address}api/model"
             for host, token, answered in (
@@ -344,16 +346,18 @@ def test_edits_of_a_written_page_are_a_table_that_training_reads(
     page = browser.new_page()
     page.goto(written.as_uri())
     assert page.locator("h2").all_inner_texts() == ["a trip"]
-    items, save = page.locator(".item"), page.locator("#save")
-    expect(save).to_be_hidden()
+    items, edits = page.locator(".item"), page.locator("#show-edits")
     caption = items.first.locator(".words").inner_text()
     for number, text in ((0, ' My "red", big\n dog '), (1, "A mistake"), (2, caption), (3, " ")):
         items.nth(number).locator(".edit").click()
-        expect(items.nth(number).locator(".edited")).to_have_value(caption)
-        items.nth(number).locator(".edited").fill(text)
-    items.nth(1).locator(".edit").click()
-    expect(save).to_have_text("Save edits (2)")
-    name, content = downloaded(page, save)
+        expect(items.nth(number).locator(".editor")).to_have_value(caption)
+        items.nth(number).locator(".editor").fill(text)
+        page.keyboard.press("Enter")
+    edits.click()
+    page.get_by_role("button", name="Remove photos/2.png").click()
+    expect(edits).to_have_text("Edits (2)")
+    name, content = downloaded(page, page.get_by_role("button", name="Download edits.csv"))
+    page.keyboard.press("Escape")
     (tmp_path / name).write_bytes(content)
     edited = {each.source: each.captions for each in read_splits(None, tmp_path / "edits.csv")[0]}
     assert edited == {photos[0]: ('My "red", big dog',), photos[2]: (caption,)}
@@ -361,6 +365,64 @@ def test_edits_of_a_written_page_are_a_table_that_training_reads(
     expect(items.first).to_be_hidden()
     expect(items.last).to_be_visible()
     page.close()
+
+
+def test_a_click_into_a_sentence_edits_it_and_the_server_keeps_the_edit(
+    open_page: Open, saved_models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    table = tmp_path / "edits.csv"
+    with running(saved_models[0], "--edits", str(table), "--title", "My trip") as server:
+        page = open_page(server.address)
+        expect(page.get_by_role("heading", level=1)).to_have_text("My trip")
+        card = add(page, photo_file(1, "1.png"))
+        _, *others = words_of(card)
+        for key, count in (("Escape", 0), ("Enter", 1)):
+            card.locator(".word").first.click()
+            page.keyboard.type("another")  # In the place of the word.
+            page.keyboard.press(key)
+            expect(card.locator(".editor")).to_have_count(0)
+            expect(card.locator(".person")).to_have_count(count)
+        edited = " ".join(["another", *others])
+        expect(card.locator(".person")).to_have_text(edited)
+        assert table.read_text() == f"image,caption\n1.png,{edited}\n"
+        page.reload()
+        expect(card.locator(".person")).to_have_text(edited)
+        page.locator("#show-edits").click()
+        commands = [line.split()[1:3] for line in page.locator(".command").all_inner_texts()]
+        assert commands == [["write", str(table)], ["train", str(table)]]
+        page.keyboard.press("Escape")
+        server.process.kill()
+        card.locator(".person").click()
+        page.keyboard.type("lost?")
+        page.keyboard.press("Enter")
+        expect(card.get_by_role("alert")).to_contain_text("still running?")
+        expect(card.locator(".editor")).to_have_value("lost?")
+
+
+def test_a_photo_is_enlarged_and_shrinks_again(open_page: Open) -> None:
+    page = open_page()
+    card = add(page, photo_file(1), photo_file(2))
+    before = card.locator(".stage").bounding_box()
+    card.locator(".stage").click()
+    large = card.locator(".stage").bounding_box()
+    assert large["width"] > 1.2 * before["width"]
+    page.keyboard.press("Escape")
+    expect(card).not_to_have_attribute("popover", "auto")
+    assert card.locator(".stage").bounding_box() == before
+
+
+def test_a_german_browser_gets_german_pages(open_page: Open, tmp_path: Path) -> None:
+    page = open_page(locale="de-CH")
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    add(page, photo_file(1, "Edit.png"), photo_file(2, "Copy.png"))
+    expect(page.get_by_text("Auf ein Wort zeigen")).to_be_visible()
+    german = json.loads(static_file("texts.json"))["de"]
+    shown = {text for text in page.locator("body").inner_text().splitlines() if text in german}
+    assert [text for text in shown if german[text] != text] == []
+    (tmp_path / "page.html").write_bytes(downloaded(page, page.locator("#all-html"))[1])
+    page.goto((tmp_path / "page.html").as_uri())
+    expect(page.locator("h1")).to_have_text("Wohin das Modell geschaut hat")
+    assert page.locator(".file").all_inner_texts() == ["Edit.png", "Copy.png"]
 
 
 def test_a_page_has_one_heading_always_and_says_tap_where_one_taps(open_page: Open) -> None:

@@ -55,6 +55,9 @@ CONTENTS = [
     ("translate", b'{"sentences": ["%s"]}' % (b"x" * 2001), JSON, 422, "at most 2000 characters"),
     ("translate", b'{"sentences": ["a"], "language": "it"}', JSON, 422, "'language' should be de"),
     ("translate", b'{"sentences": ["a"]}', None, 422, "as application/json"),
+    ("edits", b'{"image": "", "caption": "a"}', JSON, 422, "image should have at least 1"),
+    ("edits", b'{"image": "a", "caption": "\\ud800"}', JSON, 422, "caption should be"),
+    ("edits", b'{"image": "a", "caption": "a"}', JSON, 404, "captioner serve --edits FILE keeps"),
 ]
 ADDRESSES = [
     ("GET", "/api/nothing", 404),
@@ -117,14 +120,14 @@ def test_a_server_that_cannot_start_says_why(refused: Refused, monkeypatch: Patc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["caption", "overlay", "translate", "health", "model"])
+@pytest.mark.parametrize("name", ["caption", "overlay", "translate", "edits", "health", "model"])
 def test_answers_are_as_described(server: Running, name: str) -> None:
     """Valid and invalid requests get only answers that the description has, and no status 500.
 
     A valid request may be refused: that a file is no photo is not in the description.
     """
     described = schemathesis.openapi.from_url(f"{server.address}api/openapi.json")
-    assert len(described.raw_schema["paths"]) == 5
+    assert len(described.raw_schema["paths"]) == 6
     (method,) = described.raw_schema["paths"][f"/api/{name}"]
     patient = {"derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
     for mode in list(GenerationMode)[: 2 if method == "post" else 1]:  # A GET cannot be wrong.

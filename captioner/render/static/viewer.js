@@ -5,6 +5,11 @@ const FADE_MS = 200; // from one map to the next
 const WORD_MS = 850; // each word while playing
 const MAX_SIDE = 1000; // pixels of the canvas
 
+// Whether a click comes from a mouse or pen: a finger has its word shown, and keys pin it.
+let lastPointer = "";
+document.addEventListener("pointerdown", (event) => { lastPointer = event.pointerType; }, true);
+const byMouse = (event) => event.detail > 0 && lastPointer !== "touch";
+
 // unit: value of 1 in the maps. slider: range input in percent, the strength of the overlay.
 // Returns `add` and `remove`. Both take an element that holds a ".stage" with an img and a canvas,
 // and for each ".caption" its ".word" spans, which become buttons, its ".play" and its ".copy"
@@ -233,8 +238,8 @@ export const captionViewer = (unit, slider) => {
   // Of the words of a caption one is a stop of the Tab key: the last that had the focus.
   const rove = (words, stop) => words.forEach((word) => { word.tabIndex = word === stop ? 0 : -1; });
 
-  const copy = async (caption) => {
-    const words = caption.words[0].parentElement;
+  const copy = async (root, caption) => {
+    const words = root.querySelector(".person") ?? caption.words[0].parentElement;
     getSelection().selectAllChildren(words);
     try {
       await navigator.clipboard.writeText(words.textContent.trim());
@@ -297,7 +302,7 @@ export const captionViewer = (unit, slider) => {
           play(figure, caption);
         }
       });
-      caption.copying.addEventListener("click", () => copy(caption));
+      caption.copying.addEventListener("click", () => copy(root, caption));
       rove(caption.words, caption.words[0]);
       caption.words.forEach((word, number) => {
         word.setAttribute("role", "button");
@@ -325,7 +330,7 @@ export const captionViewer = (unit, slider) => {
           word.click();
         });
         word.addEventListener("click", () => {
-          if (!getSelection().isCollapsed) return; // The words are being selected.
+          if (byMouse(event)) return; // Then the sentence is edited.
           stop(figure);
           const isPinned = isSame(figure.pinned, position);
           pin(figure, isPinned ? null : position);

@@ -1,4 +1,4 @@
-// The page without a server: photos in, captions with maps out. `captionViewer` stands in front.
+// The page without a server: photos in, captions with maps out. What all pages share stands in front.
 
 const [status, bar, list, files, slider, percent] = ["status", "bar", "photos", "files", "strength",
   "strength-shown"].map((name) => document.getElementById(name));
@@ -7,15 +7,16 @@ const viewer = captionViewer(1, slider);
 const waiting = new Map(); // number of a photo -> what becomes of its answer
 let worker, number = 0, endLoading;
 const loaded = new Promise((end) => { endLoading = end; }); // Or failed.
+loaded.then(() => fetch("example.jpg")).catch(() => {}); // Kept for use without a network.
 
 slider.addEventListener("input", () => { percent.textContent = `${slider.value} %`; });
+document.getElementById("settings").addEventListener("submit", (event) => event.preventDefault());
+const edited = startEdits();
 
-const perCent = (share) => `${Math.round(100 * share)} %`;
-
-const say = (text) => { status.textContent = text; };
+const tell = (text) => { status.textContent = text; };
 
 status.classList.remove("unscripted"); // The page itself says what to do where no script runs.
-say("Loading the model, once.");
+tell(say("Loading the model, once."));
 bar.hidden = false;
 
 const begin = () => {
@@ -26,7 +27,7 @@ const begin = () => {
       endLoading();
       bar.hidden = true;
       const isKept = navigator.serviceWorker && navigator.serviceWorker.controller;
-      say(isKept ? "Ready. It works without a network from now on." : "Ready.");
+      tell(say(isKept ? "Ready. It works without a network from now on." : "Ready."));
     } else if ("number" in data) waiting.get(data.number)(data);
     else fail(data.failed);
   };
@@ -46,7 +47,7 @@ const reasonOfScripts = async () => {
 
 const fail = (reason) => {
   endLoading();
-  say(`The model could not be loaded (${reason}). Reload the page to try again.`);
+  tell(say("The model could not be loaded ({}). Reload the page to try again.", reason));
 };
 
 // The pixels of a photo, upright and on white, as RGBA.
@@ -76,7 +77,7 @@ const regionOf = ({ width, height }) => {
 };
 
 const add = async (root, file) => {
-  const words = root.querySelector(".words"), doubt = root.querySelector(".doubt");
+  const words = root.querySelector(".words"), state = root.querySelector(".state");
   const picture = root.querySelector("img");
   try {
     const photo = await pixelsOf(file);
@@ -90,50 +91,56 @@ const add = async (root, file) => {
     waiting.delete(own);
     if (failed) throw new Error(failed);
     if (!caption.words.length) throw new Error("the model wrote no words");
-    words.replaceChildren(...caption.words.flatMap((word, place) => {
-      const span = document.createElement("span");
-      const share = caption.wordConfidence?.[place];
-      span.className = share != null && share < DOUBTFUL ? "word doubtful" : "word";
-      if (share != null) span.title = perCent(share);
-      span.textContent = word;
-      return place ? [" ", span] : [span];
-    }));
+    writeWords(words, caption.words, caption.wordConfidence);
     picture.alt = caption.text;
     const rounded = caption.isSure ? Math.round : Math.floor; // As `Caption.shown_confidence`.
     root.querySelector(".score").textContent =
-      caption.confidence == null ? "" : `confidence ${rounded(100 * caption.confidence)} %`;
-    doubt.textContent = caption.isSure ? "" : "not sure";
+      caption.confidence == null ? "" : say("confidence {} %", rounded(100 * caption.confidence));
+    root.querySelector(".doubt").textContent = caption.isSure ? "" : say("not sure");
     root.dataset.milliseconds = Math.round(caption.milliseconds);
-    root.querySelector(".below").hidden = false;
+    root.querySelector(".caption").hidden = false;
+    state.textContent = "";
     await picture.decode();
     const [rows, columns] = REGION.map_shape;
     viewer.add(root, {
       region, rows, columns, captions: [caption.maps.map((map) => Array.from(map))],
     });
     root.dataset.state = "done";
+    edited.show(root);
   } catch (error) {
-    words.textContent = `${file.name} cannot be captioned: ${error.message}`;
+    state.textContent = say("{} cannot be captioned: {}", file.name, error.message);
     root.dataset.state = "failed";
   }
 };
 
 // One at a time: the pixels of a photo of 12 megapixels take 48 MB.
 const addAll = (chosen) => {
+  document.body.classList.add("has-photos");
+  for (const id of ["settings", "hint"]) document.getElementById(id).hidden = false;
   for (const file of chosen) {
     const root = template.content.firstElementChild.cloneNode(true);
-    root.querySelector("figcaption").textContent = file.name;
+    root.dataset.state = "waiting";
+    root.querySelector(".file").textContent = file.name;
+    root.querySelector("figcaption").dataset.image = file.name;
     list.prepend(root);
     last = last.then(() => add(root, file));
   }
 };
 
+document.getElementById("choose").addEventListener("click", () => files.click());
+document.getElementById("example").addEventListener("click", async () => {
+  const answer = await fetch("example.jpg");
+  addAll([new File([await answer.blob()], "example.jpg", { type: "image/jpeg" })]);
+});
 files.addEventListener("change", () => { addAll(files.files); files.value = ""; });
 document.addEventListener("dragover", (event) => event.preventDefault());
 document.addEventListener("drop", (event) => {
   event.preventDefault();
-  addAll(event.dataTransfer.files);
+  if (event.dataTransfer.files.length) addAll(event.dataTransfer.files);
 });
-document.addEventListener("paste", (event) => addAll(event.clipboardData.files));
+document.addEventListener("paste", (event) => {
+  if (event.clipboardData.files.length) addAll(event.clipboardData.files);
+});
 
 // The worker begins once the service worker keeps and isolates the page, from its second load.
 const isolate = async () => {

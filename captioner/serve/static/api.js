@@ -1,5 +1,7 @@
 // Client of the HTTP interface. Every failure is an Error with a message for the user.
 
+import { say } from "./viewer.js";
+
 const MAX_ATTEMPTS = 30;
 const MAX_SENTENCES = 16; // of a request
 
@@ -20,6 +22,26 @@ const errorMessage = async (answer) => {
   }
 };
 
+// Asks for the token by a form, once for all requests that wait for it; whether it was given.
+// wrong: the token that was refused.
+let asking = null;
+const askToken = (wrong) => {
+  if (wrong !== sessionStorage.getItem("token")) return true; // Another request has asked.
+  const dialog = document.getElementById("token-dialog"), field = document.getElementById("token");
+  document.getElementById("token-problem").textContent = wrong ? say("The server refuses this token.") : "";
+  asking ??= new Promise((resolve) => {
+    dialog.returnValue = field.value = "";
+    dialog.showModal();
+    dialog.addEventListener("close", () => {
+      asking = null;
+      const isGiven = dialog.returnValue === "send";
+      if (isGiven) sessionStorage.setItem("token", field.value.trim());
+      resolve(isGiven);
+    }, { once: true });
+  });
+  return asking;
+};
+
 // Sends a request; repeats it while the server is busy, and with the token that it may ask for.
 const request = async (address, options = {}) => {
   for (let attempt = 1; ; attempt++) {
@@ -30,14 +52,10 @@ const request = async (address, options = {}) => {
       answer = await fetch(address, { ...options, headers });
     } catch (error) {
       if (options.signal?.aborted) throw error;
-      throw new Error("the program that serves this page does not answer; is it still running?");
+      throw new Error(say("the program that serves this page does not answer; is it still running?"));
     }
     if (answer.ok) return answer;
-    const given = answer.status === 401 && prompt("The token of this server");
-    if (given) {
-      sessionStorage.setItem("token", given.trim());
-      continue;
-    }
+    if (answer.status === 401 && await askToken(token)) continue;
     if (answer.status !== 503 || attempt === MAX_ATTEMPTS) {
       throw new Error(await errorMessage(answer));
     }
@@ -75,14 +93,22 @@ export const overlay = async (files, captions, format, strength) => {
   return (await request("api/overlay", { method: "POST", body })).blob();
 };
 
+const JSON_HEADERS = { "Content-Type": "application/json" };
+
+// Saves a person's caption of a photo; without one, removes it. Returns all, by their photos.
+export const saveEdit = async (image, caption) => {
+  const body = JSON.stringify({ image, caption });
+  const answer = await request("api/edits", { method: "POST", headers: JSON_HEADERS, body });
+  return (await answer.json()).captions;
+};
+
 // Translates sentences, as many at a time as a request may have.
 export const translate = async (sentences, search) => {
-  const headers = { "Content-Type": "application/json" };
   const translations = [];
   for (let first = 0; first < sentences.length; first += MAX_SENTENCES) {
     const part = sentences.slice(first, first + MAX_SENTENCES);
     const body = JSON.stringify({ sentences: part, ...search });
-    const answer = await request("api/translate", { method: "POST", headers, body });
+    const answer = await request("api/translate", { method: "POST", headers: JSON_HEADERS, body });
     translations.push(...(await answer.json()).translations);
   }
   return translations;

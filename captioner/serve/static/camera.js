@@ -1,6 +1,8 @@
 // Takes a photo with the camera: in the page where the browser allows it, otherwise, and on touch
 // devices, with the device's camera app.
 
+import { say } from "./viewer.js";
+
 export const startCamera = (add, showError) => {
   const dialog = document.getElementById("camera");
   const view = document.getElementById("view");
@@ -24,7 +26,7 @@ export const startCamera = (add, showError) => {
       view.srcObject = stream;
       dialog.showModal();
     } catch {
-      showError(new Error("no camera is available to this page"));
+      showError(new Error(say("no camera is available to this page")));
     }
     isOpening = false;
   };

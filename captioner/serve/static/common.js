@@ -1,5 +1,7 @@
 // Helpers shared by both tabs.
 
+import { save, say } from "./viewer.js";
+
 const errorMessage = document.getElementById("error-message");
 const announcements = document.getElementById("announcements");
 
@@ -14,14 +16,6 @@ export const announce = (text) => {
   announcements.textContent = text;
 };
 
-export const save = (blob, name) => {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-};
-
 export const saveJson = (value, name) =>
   save(new Blob([JSON.stringify(value) + "\n"], { type: "application/json" }), name);
 
@@ -31,8 +25,6 @@ export const range = (id, write, changed = () => {}) => {
   const shown = document.getElementById(id + "-shown");
   const update = () => {
     shown.textContent = write(Number(input.value));
-    const share = (input.value - input.min) / (input.max - input.min);
-    input.style.setProperty("--share", `${100 * share}%`);
   };
   input.addEventListener("input", update);
   input.addEventListener("change", changed);
@@ -54,7 +46,7 @@ export const range = (id, write, changed = () => {}) => {
 
 // An option of a select: a language by its name in that language.
 export const languageOption = (tag) => {
-  let name = tag === "und" ? "Another language" : tag;
+  let name = tag === "und" ? say("Another language") : tag;
   try {
     if (tag !== "und") name = new Intl.DisplayNames([tag], { type: "language" }).of(tag);
   } catch {

@@ -35,6 +35,8 @@ const startTabs = () => {
 
 try {
   const model = await api.model();
+  const heading = document.querySelector("h1");
+  document.title = heading.textContent = model.title || heading.textContent;
   startPhotos(model);
   if (Object.keys(model.translators).length > 0) {
     startSentences(model);

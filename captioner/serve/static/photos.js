@@ -2,13 +2,12 @@
 
 import * as api from "./api.js";
 import { startCamera } from "./camera.js";
-import { announce, cloneTemplate, save, saveJson, showError } from "./common.js";
+import { announce, cloneTemplate, saveJson, showError } from "./common.js";
 import { pageOf } from "./pages.js";
 import { settings } from "./settings.js";
-import { captionViewer } from "./viewer.js";
+import { captionViewer, save, say, startEdits, writeWords } from "./viewer.js";
 
 const MAX_REQUESTS = 5; // concurrent requests; a browser has six connections
-const DOUBTFUL = 0.5; // words of less confidence are paler
 const SETTING_DELAY_MS = 250; // wait after a changed setting before captioning again
 
 const find = (id) => document.getElementById(id);
@@ -19,6 +18,9 @@ export const startPhotos = (model) => {
   const results = find("results");
   const slider = find("strength");
   const viewer = captionViewer(1, slider);
+  const { captions: given, table } = model.edits ?? {};
+  const edits = startEdits({ given, table, send: model.edits && api.saveEdit });
+  find("edits-promise").hidden = !model.edits;
   const search = settings(model, () => captionAllSoon());
   const items = []; // in page order
   const queue = []; // items waiting to be captioned
@@ -32,8 +34,7 @@ export const startPhotos = (model) => {
     document.body.classList.toggle("has-photos", items.length > 0);
     find("settings").hidden = items.length === 0;
     find("all").hidden = items.length === 0;
-    find("all-html").hidden = done.length < 2;
-    find("all-json").hidden = done.length < 2;
+    for (const name of ["downloads", "html", "json"]) find(`all-${name}`).hidden = done.length < 2;
     find("clear").hidden = items.length < 2;
   };
 
@@ -41,24 +42,18 @@ export const startPhotos = (model) => {
     const row = cloneTemplate("caption-template");
     const words = row.querySelector(".words");
     words.lang = caption.language ?? "en";
-    caption.words.forEach((word, number) => {
-      const span = document.createElement("span");
-      span.className = "word";
-      const share = caption.word_confidence?.[number];
-      if (share != null && share < DOUBTFUL) span.classList.add("doubtful");
-      span.textContent = word;
-      words.append(span, " ");
-    });
+    writeWords(words, caption.words, caption.word_confidence);
     const confidence = row.querySelector(".confidence");
     confidence.textContent = place === 0 ? capitalise(caption.confidence_in_words ?? "") : "";
     confidence.lang = words.lang;
     confidence.hidden = !confidence.textContent;
     confidence.classList.toggle("unsure", caption.sure === false);
-    const score = `score ${caption.score.toFixed(2)}, log-probability ${caption.log_probability.toFixed(2)}`;
+    const numbers = [caption.score, caption.log_probability].map((value) => value.toFixed(2));
+    const score = say("score {}, log-probability {}", ...numbers);
     const notes = item.answer.captions.length > 1 ? [score] : [];
     if (caption.original) notes.unshift(`“${caption.original.caption}”`);
     row.querySelector(".score").textContent = notes.join(", ");
-    row.querySelector(".play").setAttribute("aria-label", `Play caption ${place + 1}`);
+    row.querySelector(".play").setAttribute("aria-label", say("Play caption {}", place + 1));
     return row;
   };
 
@@ -96,12 +91,13 @@ export const startPhotos = (model) => {
     try {
       if (item.file.size > model.limits.upload_bytes) {
         const most = Math.floor(model.limits.upload_bytes / 2 ** 20);
-        throw new Error(`${item.file.name} is larger than ${most} MB, the limit`);
+        throw new Error(say("{} is larger than {} MB, the limit", item.file.name, most));
       }
       const answer = await api.caption(item.file, search(), signal);
       if (signal.aborted) return;
       await show(item, answer);
       setState(item, "done", "");
+      edits.show(item.root);
     } catch (error) {
       if (signal.aborted) return;
       viewer.remove(item.root);
@@ -127,7 +123,7 @@ export const startPhotos = (model) => {
   const enqueue = (item) => {
     item.request?.abort();
     item.request = new AbortController();
-    setState(item, "waiting", item.answer ? "" : "Looking …");
+    setState(item, "waiting", item.answer ? "" : say("Looking …"));
     if (!queue.includes(item)) queue.push(item);
     processQueue();
   };
@@ -173,7 +169,7 @@ export const startPhotos = (model) => {
     if (format === "json") saveJson(done.map(withoutPreview), "captions.json");
     else save(await pageOf(done, model.limits, strength()), "captions.html");
     if (done.length === all) return;
-    throw new Error(`${done.length} of ${all} photos are in the file: the others have no caption`);
+    throw new Error(say("{} of {} photos are in the file: the others have no caption", done.length, all));
   };
 
   const make = (file) => {
@@ -183,6 +179,7 @@ export const startPhotos = (model) => {
     item.address = URL.createObjectURL(file);
     root.setAttribute("aria-label", file.name);
     root.querySelector(".file").textContent = file.name;
+    root.querySelector("figcaption").dataset.image = file.name;
     const photo = root.querySelector("img");
     photo.addEventListener("error", () => photo.removeAttribute("src"));
     photo.addEventListener("load", () => {
@@ -190,20 +187,12 @@ export const startPhotos = (model) => {
       root.style.setProperty("--ratio", ratio);
     });
     photo.src = item.address;
-    const probability = root.querySelector(".probability");
-    root.addEventListener("wordshown", ({ detail }) => {
-      const caption = detail && item.answer?.captions[detail.row];
-      const share = caption?.word_confidence?.[detail.word];
-      probability.textContent = share == null
-        ? ""
-        : `“${caption.words[detail.word]}”: ${(100 * share).toFixed(0)} % likely`;
-    });
     for (const button of root.querySelectorAll("[data-format]")) {
       button.addEventListener("click", () =>
         download(button, () => downloadOne(item, button.dataset.format, `${name}-captions`)));
     }
     const removal = root.querySelector(".remove");
-    removal.setAttribute("aria-label", `Remove ${file.name}`);
+    removal.setAttribute("aria-label", `${say("Remove")} ${file.name}`);
     removal.addEventListener("click", () => remove(item));
     return item;
   };
@@ -239,6 +228,7 @@ export const startPhotos = (model) => {
       item.request = new AbortController();
       await show(item, answer);
       setState(item, "done", "");
+      edits.show(item.root);
       find("language").value = answer.captions[0].language ?? "";
     }
     refresh();

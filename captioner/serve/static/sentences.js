@@ -2,16 +2,9 @@
 
 import * as api from "./api.js";
 import { announce, cloneTemplate, languageOption, range, saveJson, showError } from "./common.js";
+import { element, say } from "./viewer.js";
 
 const find = (id) => document.getElementById(id);
-
-const element = (name, text, parent, className = "") => {
-  const made = document.createElement(name);
-  made.textContent = text;
-  made.className = className;
-  parent.append(made);
-  return made;
-};
 
 export const startSentences = (model) => {
   const { translators, limits } = model;
@@ -37,7 +30,7 @@ export const startSentences = (model) => {
 
   const draw = (root, translation, tag) => {
     const { source_words: read, words: written, word_alignment: alignment } = translation;
-    root.querySelector(".best").textContent = translation.translation || "(nothing)";
+    root.querySelector(".best").textContent = translation.translation || say("(nothing)");
     for (const each of root.querySelectorAll(".best, .target")) each.lang = tag;
     const lines = [
       [".source", read, "span"],
@@ -134,18 +127,18 @@ export const startSentences = (model) => {
       const notes = [];
       if (best.truncated) {
         const lost = best.truncated;
-        notes.push(`The last ${lost} of its tokens were not read: it is too long for this model.`);
+        notes.push(say("The last {} of its tokens were not read: it is too long for this model.", lost));
       }
-      if (!each.sure) notes.push("The translation is not sure.");
-      if (each.cut) notes.push(`The translation was cut at ${each.tokens.length} tokens.`);
+      if (!each.sure) notes.push(say("The translation is not sure."));
+      if (each.cut) notes.push(say("The translation was cut at {} tokens.", each.tokens.length));
       return notes.join(" ");
     };
     const others = root.querySelector(".alternatives");
     const buttons = answer.translations.map((each) => {
       const button = element("button", "", others, "alternative");
       button.type = "button";
-      element("span", each.translation || "(nothing)", button);
-      element("span", `score ${each.score.toFixed(2)}`, button, "score");
+      element("span", each.translation || say("(nothing)"), button);
+      element("span", say("score {}", each.score.toFixed(2)), button, "score");
       return button;
     });
     const choose = (place) => {
@@ -163,7 +156,7 @@ export const startSentences = (model) => {
       root.remove();
     });
     results.prepend(root);
-    announce(`Translation: ${best.translation}`);
+    announce(`${say("Translation")}: ${best.translation}`);
   };
 
   const send = async () => {
