@@ -17,7 +17,7 @@ from captioner.arrays import Array, Values
 from captioner.backends.protocol import CaptionBackend, Sentence, Words, new_generator
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
-from captioner.caption.confidence import Confidence
+from captioner.caption.confidence import Confidence, sure_nouns
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.outcomes import (
@@ -124,7 +124,8 @@ class Captioner:
             if isinstance(words, str) or not words:
                 raise UserError(f"the given caption {words!r} has no words, or is no list of them")
         scored = self.backend.teacher_forced(annotations, captions)
-        return [replace(self._caption(each), given=True) for each in scored]
+        captions = [replace(self._caption(each), given=True) for each in scored]
+        return [replace(each, keywords=sure_nouns(each, 0.0)) for each in captions]
 
     def explain(self, photos: Any, captions: str | Iterable[str], batch_size: int = 16) -> Any:
         """Where the model looks, and what it expects, when it is fed a given caption.
@@ -155,8 +156,10 @@ class Captioner:
             return []
         generator = generator or new_generator(self.backend, search)
         captions = []
+        least = self.confidence.unsure_below if self.confidence else 0.0
         for sentences in self.backend.search(annotations, search, generator):
-            best = self._ranked(sentences, search)[: search.n_best]
+            ranked = self._ranked(sentences, search)[: search.n_best]
+            best = [replace(each, keywords=sure_nouns(each, least)) for each in ranked]
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
         return captions
 

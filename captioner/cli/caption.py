@@ -50,7 +50,7 @@ def add_commands(commands: shared.Commands) -> None:
     add = shared.add_group(parser, "output")
     for name, field in _FIELDS.items():
         shared.add_field(add, name, field, field.description, default=field.default)
-    about = "beside each photo, write or merge caption and nouns as photo.xmp"
+    about = "beside each photo, write or merge caption and keywords as photo.xmp"
     add("--xmp", "", about, action="store_const", const="lightroom")
     programs = choices(OutputOptions.model_fields["xmp"].annotation)
     about = f"the same, for {', '.join(programs)}"

@@ -43,6 +43,9 @@ FUNCTION_WORDS = _FUNCTION_WORDS[ENGLISH]
 """English function words, tokenised as by `tokenize`; all others are content words."""
 
 _NOUNS = word_list("nouns")
+_PEOPLE, _GARMENTS, _MORE_VERBS, _MORE_ADJECTIVES, _PLACES, _DETERMINERS = word_paragraphs("kinds")
+_FALSE_NOUNS, _VAGUE = word_paragraphs("no_keywords")
+_NO_NOUNS = _FALSE_NOUNS | _MORE_VERBS | _MORE_ADJECTIVES
 MODIFIERS = word_list("no_nouns")  # Adjectives, numbers and other frequent words.
 
 
@@ -58,12 +61,19 @@ def is_function_word(word: str, language: str) -> bool:
     return bool(parts) and _FUNCTION_WORDS.get(code, frozenset()).issuperset(parts)
 
 
+def without_signs(word: str, language: str) -> str:
+    """A word of a sentence without punctuation and, in French, without the article in "l'eau"."""
+    word = word.strip(".,;:!?\"")
+    return re.split("['’]", word)[-1] if language.partition("-")[0] == "fr" else word
+
+
 def is_noun(word: str) -> bool:
     """Whether a word of a caption is likely a noun; rare verbs and adjectives count as nouns.
 
-    Function words, `MODIFIERS`, and unknown words in -ing, -ed and -ly do not.
+    Function words, `MODIFIERS`, verbs, adjectives, and unknown words in -ing, -ed and -ly do not.
     """
-    if word in FUNCTION_WORDS or word in MODIFIERS or not word.replace("-", "").isalpha():
+    is_other = word in FUNCTION_WORDS or word in MODIFIERS or word in _NO_NOUNS
+    if is_other or not word.replace("-", "").isalpha():
         return False
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
 
@@ -73,7 +83,6 @@ WORD_KINDS = ("thing", "person", "action", "quality", "place", "number")
 nouns of prepositions of place, and adverbs; numbers and quantities."""
 
 _QUANTITIES, _PARTS, _COLOURS, _ADJECTIVES, _ADVERBS, _VERBS = word_paragraphs("no_nouns")
-_PEOPLE, _GARMENTS, _MORE_VERBS, _MORE_ADJECTIVES, _PLACES, _DETERMINERS = word_paragraphs("kinds")
 _OF_WORD = {
     **dict.fromkeys(_VERBS | _MORE_VERBS, "action"),
     **dict.fromkeys(_COLOURS | _ADJECTIVES | _MORE_ADJECTIVES, "quality"),
@@ -109,6 +118,17 @@ def word_kinds(words: Sequence[str]) -> list[str | None]:
             place = False
         kinds.append(kind)
     return kinds
+
+
+def are_keywords(words: Sequence[str]) -> list[bool]:
+    """Which of a tokenised caption's words are nouns that a person would search for.
+
+    "Slide" is one after an article alone; "group", "top" and "photo" never are.
+    """
+    return [
+        word not in _VAGUE and (is_noun(word) or (word in _VERBS and kind != "action"))
+        for word, kind in zip(words, word_kinds(words), strict=True)
+    ]
 
 
 # The signs that mark a space in subwords and its absence in words.

@@ -14,7 +14,7 @@ from captioner.arrays import Array
 from captioner.caption.caption import Caption
 from captioner.errors import UserError
 from captioner.outcomes import Failed, with_results
-from captioner.text.languages import is_english, language_tag
+from captioner.text.languages import is_english, is_function_word, language_tag, without_signs
 from captioner.translate.translation import Translation
 
 if TYPE_CHECKING:
@@ -111,11 +111,32 @@ def _with_translation(caption: Caption, translation: Translation, language: str)
         word_log_probabilities=tuple(((of_words > 0) @ np.array(terms)).tolist()),
         attention=attention.astype(np.float32),
         word_confidence=None,
+        keywords=_keywords(caption, words, alignment, language),
         sure=caption.sure if translation.sure else False,
         alternatives=(),
         language=language,
         original=replace(caption, alternatives=()),
     )
+
+
+def _keywords(
+    caption: Caption, words: Sequence[str], alignment: Array, language: str
+) -> tuple[str, ...]:
+    """The content word (in German: the noun) that is aligned most to each English keyword.
+
+    alignment: (W, T), of the translation's words with the caption's.
+    """
+    is_german = language.partition("-")[0] == "de"
+    plain = [without_signs(word, language) for word in words]
+    usable = [
+        not is_function_word(word, language) and (not is_german or word[:1].isupper())
+        for word in plain
+    ]
+    found = []
+    for word, shares in zip(caption.words, (alignment.T * usable).tolist(), strict=True):
+        if word in caption.keywords and (share := max(shares, default=0)) > 0:
+            found.append(plain[shares.index(share)])
+    return tuple(dict.fromkeys(found))
 
 
 def _alignment(of_words: Array, weights: Array, of_source: Array) -> Array:
