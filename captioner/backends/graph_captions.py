@@ -31,8 +31,8 @@ from captioner.backends.vocabulary_search import (
     unknown_words,
 )
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import ORDER, PLACES, Constraints, ngram_keys, ngram_table
-from captioner.decoding.search import search_hypotheses
+from captioner.decoding.rules import PLACES, Constraints, ngram_keys, ngram_table, sentence_keys
+from captioner.decoding.search import Hypothesis, search_hypotheses
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
 from captioner.model_folders import CONFIG, GRAPHS, NGRAMS_FILE, VOCABULARY, WEIGHTS, ModelFolder
@@ -50,11 +50,12 @@ class GraphCaptions:
     """The `CaptionBackend` of a folder's graphs. threads: of each graph.
 
     graphs: encoder, start and step, by their number of threads. shape: L, D. ngrams: the table of
-    `Rules`. sorted_keys: of the n-grams, for graphs of 0.4.0.dev0, which have no table.
+    `Rules`.
     """
 
     engine: ClassVar[str] = "graphs"
     can_sample: ClassVar[bool] = False
+    can_steer: ClassVar[bool] = True
     device: ClassVar[None] = None
 
     folder: ModelFolder
@@ -63,7 +64,6 @@ class GraphCaptions:
     map_shape: tuple[int, int]
     shape: tuple[int, int]
     ngrams: Array | None
-    sorted_keys: Array | None
     threads: int
     graphs: dict[int, list[Graph]] = field(default_factory=dict)
 
@@ -102,18 +102,22 @@ class GraphCaptions:
         self, annotations: Array, search: SearchOptions, generator: None = None
     ) -> list[list[Sentence]]:
         constraints = caption_constraints(search, self.vocabulary, self.ngrams)
-        rules = search_inputs(constraints, len(self.vocabulary))
-        if self.sorted_keys is not None:
-            rules[_SORTED_KEYS] = self.sorted_keys
-        _, start, step = self.graphs[self.threads]
         with graph_errors(self.folder.path):
-            inputs = {"annotations": np.asarray(annotations, np.float32)}
-            stepper = GraphStepper(start, step, inputs, rules)
-            hypotheses = search_hypotheses(stepper, search.maximum_length)
+            hypotheses = self._search(annotations, constraints)
         return in_words(hypotheses, self.vocabulary)
 
+    def _search(self, annotations: Array, constraints: Constraints) -> list[list[Hypothesis]]:
+        rules = search_inputs(constraints, len(self.vocabulary))
+        _, start, step = self.graphs[self.threads]
+        for of_step in rules if _SORTED_KEYS in step.inputs else ():
+            table = of_step["ngram_table"]
+            of_step[_SORTED_KEYS] = np.unique(table[table >= 0])
+        inputs = {"annotations": np.asarray(annotations, np.float32)}
+        stepper = GraphStepper(start, step, inputs, rules)
+        return search_hypotheses(stepper, constraints.search.maximum_length)
+
     def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
-        """See `CaptionBackend`. A greedy search in which all words but the next are forbidden."""
+        """See `CaptionBackend`. A greedy search whose given beginning is the caption."""
         given = zip(np.asarray(annotations, np.float32), captions, strict=True)
         with graph_errors(self.folder.path):
             return [self._forced(vectors[None], words) for vectors, words in given]
@@ -121,21 +125,12 @@ class GraphCaptions:
     def _forced(self, annotations: Array, words: Words) -> Sentence:
         """Annotation vectors (1, L, D) and the T words of a caption -> their scores."""
         vocabulary, size, length = self.vocabulary, len(self.vocabulary), len(words)
-        tokens = [*vocabulary.encode(words), vocabulary.end]
-        context = [vocabulary.start] * (ORDER - 1)
-        columns = [[*context, *tokens][place:] for place in range(ORDER)]
-        keys = ngram_keys(list(np.array([column[: length + 1] for column in columns])), size)
+        begin = tuple(vocabulary.encode(words))
+        keys = sentence_keys([*begin, vocabulary.end], vocabulary.start, size)
         exact = SearchOptions(beam=1, minimum_length=length, maximum_length=length)
-        constraints = Constraints(exact, ngram_table=ngram_table(keys, size))
-        rules = {**search_inputs(constraints, size), _SORTED_KEYS: np.sort(keys)}
-        _, start, step = self.graphs[self.threads]
-        stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
-        beam, terms, maps = stepper.start(), [], []
-        for token in tokens:
-            beam, choices, _ = stepper.advance(beam, forbidden=np.arange(size) != token)
-            terms.append(float(choices.terms[0, 0]))
-            maps.append(choices.weights[0, 0])  # (L,)
-        return Sentence(list(words), terms, np.stack(maps[:-1]))
+        constraints = Constraints(exact, ngram_table=ngram_table(keys, size), begin=begin)
+        ((found,),) = self._search(annotations, constraints)
+        return Sentence(list(words), found.token_log_probabilities, found.attention)
 
     def unknown(self, words: Iterable[str]) -> list[str]:
         return unknown_words(words, self.vocabulary)
@@ -153,14 +148,13 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
     with ThreadPoolExecutor(1) as builder:
         built = builder.submit(_stored_ngrams, files, len(vocabulary))
         graphs = open_graphs(folder, GRAPHS, threads)
-        keys, table = built.result()
+        table, is_hashed = built.result()
     with graph_errors(files):
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
         shape = rows * columns, config.decoder.memory_size  # L, D
-        is_old = _SORTED_KEYS in step.inputs
-        if keys is None and table is not None and is_old:
-            keys, table = table, ngram_table(table, len(vocabulary))
+        if table is not None and not is_hashed and _SORTED_KEYS in step.inputs:
+            table = ngram_table(table, len(vocabulary))
         if table is not None and len(table) < len(vocabulary) + PLACES:
             raise GraphError(f"{files / NGRAMS_FILE} is damaged; export the captioner again")
         sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
@@ -177,20 +171,19 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
         map_shape=(rows, columns),
         shape=shape,
         ngrams=table,
-        sorted_keys=np.sort(keys) if is_old and keys is not None else None,
         threads=threads,
         graphs={threads: graphs},
     )
 
 
-def _stored_ngrams(files: Path, vocabulary_size: int) -> tuple[Array | None, Array | None]:
-    """The keys and the table of a folder's n-grams; of exported graphs the table alone."""
+def _stored_ngrams(files: Path, vocabulary_size: int) -> tuple[Array | None, bool]:
+    """The table of a folder's n-grams; False: exported graphs of 0.4.0.dev0 have sorted keys."""
     if os.path.isfile(files / WEIGHTS):
         ngrams = stored_tensors(files / WEIGHTS, "np", only=NGRAMS).get(NGRAMS)  # (N, ORDER)
         if ngrams is None:
-            return None, None
+            return None, False
         keys = ngram_keys(list(ngrams.astype(np.int64).T), vocabulary_size)  # (N,)
-        return keys, ngram_table(keys, vocabulary_size)
+        return ngram_table(keys, vocabulary_size), True
     if os.path.isfile(files / NGRAMS_FILE):
-        return None, np.frombuffer(read_bytes(files / NGRAMS_FILE, "n-grams"), "<i8")
-    return None, None
+        return np.frombuffer(read_bytes(files / NGRAMS_FILE, "n-grams"), "<i8"), False
+    return None, False

@@ -8,6 +8,7 @@ from captioner.decoding.options import AnySearch, SearchOptions, TranslationSear
 from captioner.decoding.search import Hypothesis
 from captioner.errors import INSTALL, UserError
 from captioner.text import SentenceVocabulary
+from captioner.text.tokenizer import tokenize
 from captioner.vision.preprocessing import Preprocessing
 
 Words = Sequence[str]  # Of a caption.
@@ -34,7 +35,8 @@ class CaptionBackend(Protocol):
 
     engine: its name. map_shape: rows and columns of an attention map. device: torch's, if it has
     one. threads: of a CPU that compute a batch; 1 of a GPU. can_sample: whether it draws samples.
-    A backend with `has_gradients` gives the maps of `SearchOptions.map_kind` "gradient".
+    A backend with `has_gradients` gives the maps of `SearchOptions.map_kind` "gradient", one with
+    `can_steer` follows its `without` and `begin`.
     """
 
     engine: ClassVar[str]
@@ -119,8 +121,16 @@ class TranslationBackend(Protocol):
 def new_generator(backend: CaptionBackend | TranslationBackend, search: AnySearch) -> Any:
     """The generator of the samples of all batches; None without sampling.
 
-    Raises `UserError` for a backend that draws no samples, or lacks the maps asked for.
+    Raises `UserError` for a backend that draws no samples, lacks the maps asked for, cannot be
+    given words, or does not know those of the beginning.
     """
+    if isinstance(search, SearchOptions) and (search.without or search.begin):
+        if not getattr(backend, "can_steer", False):
+            raise UserError(f"{backend.engine} cannot be given 'without' or 'begin'")
+        begin = {*tokenize(search.begin)}
+        lacking = {*backend.unknown(begin), *search.forbidden_words & begin}  # type: ignore[union-attr]
+        if lacking:
+            raise UserError(f"begin has words that cannot be said: {', '.join(sorted(lacking))}")
     is_gradient = getattr(search, "map_kind", None) == "gradient"
     if is_gradient and not getattr(backend, "has_gradients", False):
         raise UserError("'map_kind' gradient needs a model of transformers")

@@ -54,6 +54,7 @@ class TorchCaptions:
 
     engine: ClassVar[str] = "torch"
     can_sample: ClassVar[bool] = True
+    can_steer: ClassVar[bool] = True
 
     encoder: Encoder
     decoder: CaptionDecoder

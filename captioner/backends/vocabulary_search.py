@@ -5,9 +5,10 @@ from typing import Any
 
 from captioner.backends.protocol import Sentence
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import ORDER, Constraints, is_in_table, ngram_keys
+from captioner.decoding.rules import Constraints, are_in_table, beginning_table, sentence_keys
 from captioner.decoding.search import Hypothesis
 from captioner.text.languages import FUNCTION_WORDS
+from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 
 NGRAMS = "ngrams"  # A tensor of the weights: (N, ORDER).
@@ -15,12 +16,16 @@ NGRAMS = "ngrams"  # A tensor of the weights: (N, ORDER).
 
 def caption_constraints(search: SearchOptions, vocabulary: Vocabulary, table: Any) -> Constraints:
     """The limits of a search of captions. table: `ngram_table` of `Rules`, or None."""
-    function_words = sorted(FUNCTION_WORDS & set(vocabulary.words))
+    known = set(vocabulary.words)
+    begin = tuple(vocabulary.encode(tokenize(search.begin)))
+    special = (vocabulary.pad, vocabulary.start, vocabulary.unknown)
     return Constraints(
         search,
-        forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
-        repeatable=tuple(vocabulary.encode(function_words)),
+        forbidden=(*special, *vocabulary.encode(search.forbidden_words & known)),
+        repeatable=tuple(vocabulary.encode(sorted(FUNCTION_WORDS & known))),
         ngram_table=table,
+        begin=begin,
+        beginning_table=beginning_table(table, begin, vocabulary.start, len(vocabulary)),
     )
 
 
@@ -46,10 +51,6 @@ def unknown_words(words: Iterable[str], vocabulary: Vocabulary) -> list[str]:
 
 def all_ngrams_known(words: Sequence[str], vocabulary: Vocabulary, table: Any) -> bool:
     """Whether all n-grams of a caption are in a table; False without one."""
-    if table is None:
-        return False
-    before = ORDER - 1
-    tokens = [*[vocabulary.start] * before, *vocabulary.encode(words), vocabulary.end]
-    ngrams = (tokens[last - before : last + 1] for last in range(before, len(tokens)))
-    size = len(vocabulary)
-    return all(is_in_table(table, ngram_keys(ngram, size), size) for ngram in ngrams)
+    tokens = [*vocabulary.encode(words), vocabulary.end]
+    keys = sentence_keys(tokens, vocabulary.start, len(vocabulary))
+    return table is not None and are_in_table(table, keys, len(vocabulary))

@@ -162,7 +162,7 @@ class Caption:
         )
 
     def with_keywords(self, kind: str) -> Caption:
-        """It and its alternatives with the keywords "nouns" as here, "all" content words, "none"."""
+        """With other keywords, also of its alternatives: "all" content words, or "none"."""
         if kind == "nouns":
             return self
         language = self.language or ENGLISH

@@ -145,15 +145,16 @@ def _captions(
         return iter(())
     machine = shared.machine(arguments, arguments.sample)
     translate = None
-    if options.language:
-        translate = load_translation(options.language, arguments.translator, **machine)
     model = load(options.model, **machine)
     search = model.search.override(**options.search)
+    if options.language:
+        machine |= {"translator": arguments.translator, "without": search.forbidden_words}
+        translate = load_translation(options.language, **machine)
     seconds, size = options.decoding_seconds, arguments.batch_size
     if arguments.given is not None:
         given = [arguments.given] * len(photos)
         return explain_photos(model, [*photos.items()], given, size, seconds, report)
-    return caption_photos(model, photos.items(), search, size, translate, decoding_seconds=seconds)
+    return caption_photos(model, photos.items(), search, size, translate, seconds, report)
 
 
 def print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:

@@ -37,7 +37,6 @@ _EXIF_COPIES = (f"{_EXIF}tiff/1.0/}}ImageDescription", f"{_EXIF}exif/1.0/}}UserC
 _ACCESSIBLE = (f"{_IPTC}AltTextAccessibility", f"{_IPTC}ExtDescrAccessibility")
 # Properties that describe a photo; programs show the first before the others.
 _DESCRIBING = (f"{_DC}description", *_EXIF_COPIES, *_ACCESSIBLE)
-_WRITTEN = (_DESCRIBING[0], _ACCESSIBLE[0])
 _SIDECAR_FOR = re.compile(rb"""SidecarForExtension(?:\s*=\s*["']|>)\s*(\w+)""")
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -118,7 +117,7 @@ class XmpPacket:
         return _texts(self._items(_OWN + name))
 
     def merge(self, description: Description, iptc_keywords: Sequence[str] = ()) -> Merged:
-        """Set `dc:description`, for all languages, as alt text too, and `dc:subject`.
+        """Set `dc:description` for all languages, the same alt text, and `dc:subject`.
 
         What captioner wrote and a person took out is not written again: keywords one by one, the
         description unless it overwrites. Words of a person, wherever they describe the photo, are
@@ -127,7 +126,7 @@ class XmpPacket:
         iptc_keywords: beside the packet in a photo.
         """
         replaced: list[str] = []
-        is_taken_out = not description.overwrite and self._is_taken_out(_DESCRIBING[0])
+        is_taken_out = not description.overwrite and self._is_taken_out()
         if description.keywords_only and not is_taken_out:
             self._withdraw()
         elif not is_taken_out:
@@ -156,22 +155,21 @@ class XmpPacket:
         root = self._rdf.getroottree().getroot()
         return _BLOCK % bytes(etree.tostring(root, encoding="UTF-8", with_tail=False))
 
-    def _is_taken_out(self, name: str) -> bool:
-        """Whether the description or alt text that captioner wrote has gone, without another."""
-        if not any(self.own_texts(etree.QName(name).localname)):
+    def _is_taken_out(self) -> bool:
+        """Whether the description that captioner wrote has gone, and no other is the default."""
+        if not any(self.own_texts("description")):
             return False
-        items = self._items(name, "Alt")
+        items = self._items(f"{_DC}description", "Alt")
         defaults = [_text(item) for item in items.findall(_ITEM) if _language(item) == "x-default"]
         _remove_if_empty(items.getparent())
         return not any(defaults)
 
     def _withdraw(self) -> None:
         """Remove the descriptions that captioner wrote."""
-        texts = {*self.own_texts("description")}
-        for name in _WRITTEN:
-            copies = self._items(_OWN + etree.QName(name).localname)
-            copies.clear()
-            _remove_if_empty(copies.getparent())
+        copies = self._items(f"{_OWN}description")
+        texts = set(_texts(copies))
+        copies.clear()
+        _remove_if_empty(copies.getparent())
         for element in list(self._rdf.iter(*_DESCRIBING)):
             for item in list(element.iter(_ITEM)):
                 if _text(item) in texts:
@@ -179,19 +177,20 @@ class XmpPacket:
             _remove_if_empty(element)
 
     def _describe(self, description: Description) -> list[str]:
-        """Set the description, in place of those in its language and those without a language.
+        """Set description and alt text, in place of those in its language or in none.
 
         Replaces the words of a person in any language and property; returns them. Copies stand in
         `captioner:before_description`, or `before_` and another property's name.
         """
-        own_texts = {*self.own_texts("description")}
-        written = [each for each in _WRITTEN if description.overwrite or not self._is_taken_out(each)]
+        own_copies = self._items(f"{_OWN}description")
+        own_texts = {*_texts(own_copies)}
         words = {*self.descriptions} - own_texts
         languages = ("x-default", description.language)
         replaced = []
         for name in reversed(_DESCRIBING):  # `dc:description` is the last.
             items = self._items(name, "Alt")
-            if name not in written and words.union(own_texts).isdisjoint(_texts(items)):
+            is_written = name in (_DESCRIBING[0], _ACCESSIBLE[0])  # Alt text.
+            if not is_written and words.union(own_texts).isdisjoint(_texts(items)):
                 _remove_if_empty(items.getparent())
                 continue
             copies = self._items(f"{_OWN}before_{etree.QName(name).localname}", "Seq")
@@ -208,12 +207,8 @@ class XmpPacket:
                 item.text = description.caption
                 items.insert(number, item)
         own_texts |= set() if description.by_person else {description.caption}
-        for name in written:
-            own_copies = self._items(_OWN + etree.QName(name).localname)
-            own_copies.clear()
-            texts = dict.fromkeys(_texts(self._items(name, "Alt")))
-            _add(own_copies, (text for text in texts if text in own_texts))
-            _remove_if_empty(own_copies.getparent())
+        own_copies.clear()
+        _add(own_copies, (text for text in dict.fromkeys(_texts(items)) if text in own_texts))
         return [text for text in replaced if text in words - {description.caption}]
 
     def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """The steps of the decoder loop in torch, with its strategies."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -230,7 +231,7 @@ class TorchStepper:
     constraints: Constraints
     length_normalisation: float
     keep_attention: bool
-    rules: Rules | None = None
+    rules: Sequence[Rules] = ()
 
     @property
     def batch_size(self) -> int:
@@ -256,14 +257,14 @@ class TorchStepper:
     def advance(self, beam: Beam) -> Advanced:
         """Extend every row by a token."""
         step = self.decoder.step(beam.history[..., -1], beam.state)
-        if self.rules is None:
-            rules = self.constraints.rules(step.logits.shape[-1])
-            self.rules = to_device(rules, step.logits.device)
+        if not self.rules:
+            steps = self.constraints.steps(step.logits.shape[-1])
+            self.rules = [to_device(rules, step.logits.device) for rules in steps]
         return advance(
             step,
             beam,
             strategy=self.strategy,
-            rules=self.rules,
+            rules=self.rules[: beam.history.shape[-1]][-1],
             end=self.end_token,
             length_normalisation=self.length_normalisation,
             keep_attention=self.keep_attention,

@@ -120,9 +120,12 @@ class JsonLines:
 
     def _check_origin(self, record: Record, origin: Record) -> None:
         options = self._options
-        was = {**record.get("search", {}), **record, "language": record.get("language") or ENGLISH}
-        now = {**options.search, **origin, "language": options.language or ENGLISH}
-        names = [name for name in ("digest", "translator", *options.search) if name in was]
+        free, language = {"without": "", "begin": ""}, options.language or ENGLISH
+        asked = {**free, **options.search}
+        was = {**free, **record.get("search", {}), **record}
+        was["language"] = record.get("language") or ENGLISH
+        now = {**asked, **origin.get("search", {}), **origin, "language": language}
+        names = [name for name in ("digest", "translator", *asked) if name in was]
         differing = [name for name in ("language", *names) if was[name] != now.get(name)]
         is_named_so = os.path.normpath(was["model"]) == os.path.normpath(now["model"])
         if (differing or ("digest" not in was and not is_named_so)) and not options.resume_any:

@@ -14,7 +14,8 @@ from captioner.errors import UserError, on_a_line
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
 
-FIELDS = tuple("path caption rank score log_probability confidence doubt keywords img".split())
+FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")
+FIELDS += ("keywords", "img")
 """Of a format."""
 
 

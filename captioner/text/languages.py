@@ -43,10 +43,10 @@ FUNCTION_WORDS = _FUNCTION_WORDS[ENGLISH]
 """English function words, tokenised as by `tokenize`; all others are content words."""
 
 _NOUNS = word_list("nouns")
+MODIFIERS = word_list("no_nouns")  # Adjectives, numbers and other frequent words.
 _PEOPLE, _GARMENTS, _MORE_VERBS, _MORE_ADJECTIVES, _PLACES, _DETERMINERS = word_paragraphs("kinds")
 _FALSE_NOUNS, _VAGUE = word_paragraphs("no_keywords")
-_NO_NOUNS = _FALSE_NOUNS | _MORE_VERBS | _MORE_ADJECTIVES
-MODIFIERS = word_list("no_nouns")  # Adjectives, numbers and other frequent words.
+_NO_NOUNS = MODIFIERS | _FALSE_NOUNS | _MORE_VERBS | _MORE_ADJECTIVES
 
 
 def is_function_word(word: str, language: str) -> bool:
@@ -63,8 +63,17 @@ def is_function_word(word: str, language: str) -> bool:
 
 def without_signs(word: str, language: str) -> str:
     """A word of a sentence without punctuation and, in French, without the article in "l'eau"."""
-    word = word.strip(".,;:!?\"")
+    word = word.strip('.,;:!?"')
     return re.split("['’]", word)[-1] if language.partition("-")[0] == "fr" else word
+
+
+_PLURALS = [end.split("/") for end in word_list("plurals")]
+
+
+def word_forms(word: str) -> set[str]:
+    """An English word and what may be its plural; a possessive is two tokens."""
+    plurals = {word.removesuffix(end) + new for end, new in _PLURALS if word.endswith(end)}
+    return {word, *(plurals or {f"{word}s"})}
 
 
 def is_noun(word: str) -> bool:
@@ -72,8 +81,7 @@ def is_noun(word: str) -> bool:
 
     Function words, `MODIFIERS`, verbs, adjectives, and unknown words in -ing, -ed and -ly do not.
     """
-    is_other = word in FUNCTION_WORDS or word in MODIFIERS or word in _NO_NOUNS
-    if is_other or not word.replace("-", "").isalpha():
+    if word in FUNCTION_WORDS or word in _NO_NOUNS or not word.replace("-", "").isalpha():
         return False
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
 

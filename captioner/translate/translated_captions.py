@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import snowballstemmer
 
 from captioner.arrays import Array
 from captioner.caption.caption import Caption
 from captioner.errors import UserError
 from captioner.outcomes import Failed, with_results
-from captioner.text.languages import is_english, is_function_word, language_tag, without_signs
+from captioner.text.languages import (
+    is_english,
+    is_function_word,
+    is_noun,
+    language_tag,
+    without_signs,
+)
 from captioner.translate.translation import Translation
 
 if TYPE_CHECKING:
     from captioner.translate.translator import Translator
 
 LEAST_ALIGNMENT = 1 / 2  # Share of a word's largest weight; smaller ones do not count.
+_CARRIERS = {True: "the {} is standing in the water", False: "a {} dog is in the water"}
+"""Sentences in which a noun, or another word, is translated."""
 
 
 @overload
@@ -40,7 +49,6 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
         originals are translated.
     language: the tag of the language that the translator writes, such as "de"; "en", of any
         region, gives the English captions as they are.
-
     The map of a word is the mean of the caption's maps, weighted by the word's alignment: without
     the end and full stops, and without weights below `LEAST_ALIGNMENT` of the largest: a little
     of a narrow map outshines the wide one of the word that is meant. A word aligned to nothing has
@@ -119,23 +127,37 @@ def _with_translation(caption: Caption, translation: Translation, language: str)
     )
 
 
+def avoiding(translator: Translator, language: str, words: frozenset[str]) -> Translator:
+    """The translator, writing nothing that has the stem of what it writes for English words.
+
+    Case matters for the nouns of German: "junge" is no boy.
+    """
+    code = language.partition("-")[0]
+    name = {"de": "german", "fr": "french"}.get(code)
+    stem: Callable[[str], str] = snowballstemmer.stemmer(name).stemWord if name else str
+    stems: set[str] = set()
+    for form in sorted(words):
+        split = tuple(_CARRIERS[is_noun(form)].format(form).split())  # T
+        maps, terms = np.zeros((len(split), 1, 1), np.float32), (0.0,) * len(split)
+        given = Caption(" ".join(split), split, 0.0, terms, maps, keywords=(form,))
+        (found,) = _translate([given], translator, language)
+        cases = [str] if code == "de" and is_noun(form) else [str.lower, str.capitalize]
+        stems |= {stem(case(word)) for word in found.keywords for case in cases}
+    return replace(translator, avoid=lambda word: stem(without_signs(word, language)) in stems)
+
+
 def _keywords(
     caption: Caption, words: Sequence[str], alignment: Array, language: str
 ) -> tuple[str, ...]:
-    """The content word (in German: the noun) that is aligned most to each English keyword.
+    """The content word that is aligned most to each English keyword, each once.
 
     alignment: (W, T), of the translation's words with the caption's.
     """
-    is_german = language.partition("-")[0] == "de"
     plain = [without_signs(word, language) for word in words]
-    usable = [
-        not is_function_word(word, language) and (not is_german or word[:1].isupper())
-        for word in plain
-    ]
-    found = []
-    for word, shares in zip(caption.words, (alignment.T * usable).tolist(), strict=True):
-        if word in caption.keywords and (share := max(shares, default=0)) > 0:
-            found.append(plain[shares.index(share)])
+    usable = [not is_function_word(word, language) for word in plain]  # W
+    rows = zip(caption.words, alignment.T, strict=True)
+    shares = [row * usable for word, row in rows if word in caption.keywords]  # (W,) each
+    found = [plain[int(row.argmax())] for row in shares if row.max(initial=0) > 0]
     return tuple(dict.fromkeys(found))
 
 
