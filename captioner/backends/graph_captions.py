@@ -126,7 +126,7 @@ class GraphCaptions:
         """Annotation vectors (1, L, D) and the T words of a caption -> their scores."""
         vocabulary, size, length = self.vocabulary, len(self.vocabulary), len(words)
         begin = tuple(vocabulary.encode(words))
-        keys = sentence_keys([*begin, vocabulary.end], vocabulary.start, size)
+        keys = sentence_keys([*begin, vocabulary.end], size)
         exact = SearchOptions(beam=1, minimum_length=length, maximum_length=length)
         constraints = Constraints(exact, ngram_table=ngram_table(keys, size), begin=begin)
         ((found,),) = self._search(annotations, constraints)

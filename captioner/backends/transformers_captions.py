@@ -53,7 +53,6 @@ class TransformersCaptions:
 
     engine: ClassVar[str] = "transformers"
     can_sample: ClassVar[bool] = False
-    can_steer: ClassVar[bool] = True
     has_gradients: ClassVar[bool] = True
     threads: ClassVar[int] = 1
 
@@ -123,22 +122,17 @@ class TransformersCaptions:
         for name in OURS:
             if getattr(search, name):
                 raise UserError(f"a model of transformers cannot be given {name!r}: leave it out")
-        encode = partial(self.tokenizer.encode, add_special_tokens=False)
-        begin = [*self._starts, *encode(search.begin)] if search.begin else self._starts[:1]
-        starts = torch.tensor([begin] * len(annotations), device=self.device)  # (B, P)
-        words = [f"{space}{word}" for word in search.forbidden_words for space in ("", " ")]
-        bad_words = [encode(form) for word in words for form in (word, word.capitalize())]
+        starts = torch.tensor([self._starts[:1]] * len(annotations), device=self.device)  # (B, 1)
         tokens = self.family.writer.generate(
-            bad_words_ids=bad_words or None,
             num_beams=search.beam,
             num_return_sequences=search.n_best,
             length_penalty=search.length_normalisation,
-            min_new_tokens=max(0, search.minimum_length + 1 - len(begin)),
-            max_new_tokens=max(1, search.maximum_length + 1 - len(begin)),
+            min_new_tokens=search.minimum_length,
+            max_new_tokens=search.maximum_length,
             do_sample=False,
             **{self.family.tokens: starts},
             **self.family.memory(annotations),
-        )  # (B n_best, P + T)
+        )  # (B n_best, 1 + T)
         rows = tokens[:, len(self._starts) :].tolist()
         ranks = [rows[rank :: search.n_best] for rank in range(search.n_best)]
         written = [self._written(annotations, chosen, search) for chosen in ranks]

@@ -5,8 +5,9 @@ from typing import Any
 
 from captioner.backends.protocol import Sentence
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import Constraints, are_in_table, beginning_table, sentence_keys
+from captioner.decoding.rules import Constraints, is_in_table, sentence_keys
 from captioner.decoding.search import Hypothesis
+from captioner.errors import UserError
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
@@ -16,16 +17,17 @@ NGRAMS = "ngrams"  # A tensor of the weights: (N, ORDER).
 
 def caption_constraints(search: SearchOptions, vocabulary: Vocabulary, table: Any) -> Constraints:
     """The limits of a search of captions. table: `ngram_table` of `Rules`, or None."""
-    known = set(vocabulary.words)
+    function_words = sorted(FUNCTION_WORDS & set(vocabulary.words))
     begin = tuple(vocabulary.encode(tokenize(search.begin)))
-    special = (vocabulary.pad, vocabulary.start, vocabulary.unknown)
+    if table is not None and not _are_known(begin, table, len(vocabulary)):
+        raise UserError(f"people wrote no caption that begins {search.begin!r}: begin otherwise")
+    words = vocabulary.encode(search.forbidden_words)
     return Constraints(
         search,
-        forbidden=(*special, *vocabulary.encode(search.forbidden_words & known)),
-        repeatable=tuple(vocabulary.encode(sorted(FUNCTION_WORDS & known))),
+        forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown, *words),
+        repeatable=tuple(vocabulary.encode(function_words)),
         ngram_table=table,
         begin=begin,
-        beginning_table=beginning_table(table, begin, vocabulary.start, len(vocabulary)),
     )
 
 
@@ -52,5 +54,10 @@ def unknown_words(words: Iterable[str], vocabulary: Vocabulary) -> list[str]:
 def all_ngrams_known(words: Sequence[str], vocabulary: Vocabulary, table: Any) -> bool:
     """Whether all n-grams of a caption are in a table; False without one."""
     tokens = [*vocabulary.encode(words), vocabulary.end]
-    keys = sentence_keys(tokens, vocabulary.start, len(vocabulary))
-    return table is not None and are_in_table(table, keys, len(vocabulary))
+    return table is not None and _are_known(tokens, table, len(vocabulary))
+
+
+def _are_known(tokens: Sequence[int], table: Any, vocabulary_size: int) -> bool:
+    """Whether all n-grams of tokens, after starts, are in a table."""
+    keys = sentence_keys(tokens, vocabulary_size).tolist()
+    return all(is_in_table(table, key, vocabulary_size) for key in keys)

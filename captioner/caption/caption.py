@@ -15,7 +15,7 @@ from captioner.errors import UserError
 from captioner.render.overlay import MappedCaption, Region, save_picture, scale_region
 from captioner.render.page import PageItem, phrases, save_html
 from captioner.render.panels import frames, panels, save_gif
-from captioner.text.languages import ENGLISH, is_function_word, without_signs
+from captioner.text.languages import ENGLISH, content_words_of
 from captioner.vision.images import ImageSource, load_image, original_size
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
@@ -165,11 +165,9 @@ class Caption:
         """With other keywords, also of its alternatives: "all" content words, or "none"."""
         if kind == "nouns":
             return self
-        language = self.language or ENGLISH
-        words = [without_signs(word, language) for word in self.words if kind == "all"]
-        content = (word for word in words if word and not is_function_word(word, language))
+        words = content_words_of(self.words if kind == "all" else (), self.language or ENGLISH)
         rest = tuple(other.with_keywords(kind) for other in self.alternatives)
-        return replace(self, keywords=tuple(dict.fromkeys(content)), alternatives=rest)
+        return replace(self, keywords=tuple(dict.fromkeys(filter(None, words))), alternatives=rest)
 
     def to_dict(self) -> dict[str, Any]:
         """The plain form for JSON, without the maps."""

@@ -123,9 +123,8 @@ class Captioner:
         for words in captions:
             if isinstance(words, str) or not words:
                 raise UserError(f"the given caption {words!r} has no words, or is no list of them")
-        scored = self.backend.teacher_forced(annotations, captions)
-        captions = [replace(self._caption(each), given=True) for each in scored]
-        return [replace(each, keywords=sure_nouns(each, 0.0)) for each in captions]
+        scored = map(self._caption, self.backend.teacher_forced(annotations, captions))
+        return [replace(each, given=True, keywords=sure_nouns(each, 0.0)) for each in scored]
 
     def explain(self, photos: Any, captions: str | Iterable[str], batch_size: int = 16) -> Any:
         """Where the model looks, and what it expects, when it is fed a given caption.

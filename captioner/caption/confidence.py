@@ -136,8 +136,9 @@ def sure_nouns(caption: Caption, least: float) -> tuple[str, ...]:
     """
     scores = caption.word_confidence or [1.0] * len(caption.words)
     rows = zip(caption.words, are_keywords(caption.words), scores, strict=True)
-    words = (word for word, is_noun, score in rows if is_noun and (score or 0.0) >= least)
-    return tuple(dict.fromkeys(words))
+    return tuple(
+        dict.fromkeys(word for word, noun, score in rows if noun and (score or 0) >= least)
+    )
 
 
 def content_words(captions: Sequence[Caption]) -> list[str]:

@@ -34,9 +34,9 @@ _ITEM = f"{_RDF}li"
 
 _EXIF = "{http://ns.adobe.com/"
 _EXIF_COPIES = (f"{_EXIF}tiff/1.0/}}ImageDescription", f"{_EXIF}exif/1.0/}}UserComment")
-_ACCESSIBLE = (f"{_IPTC}AltTextAccessibility", f"{_IPTC}ExtDescrAccessibility")
+_WRITTEN = (f"{_DC}description", f"{_IPTC}AltTextAccessibility")
 # Properties that describe a photo; programs show the first before the others.
-_DESCRIBING = (f"{_DC}description", *_EXIF_COPIES, *_ACCESSIBLE)
+_DESCRIBING = (_WRITTEN[0], *_EXIF_COPIES, _WRITTEN[1], f"{_IPTC}ExtDescrAccessibility")
 _SIDECAR_FOR = re.compile(rb"""SidecarForExtension(?:\s*=\s*["']|>)\s*(\w+)""")
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -189,8 +189,7 @@ class XmpPacket:
         replaced = []
         for name in reversed(_DESCRIBING):  # `dc:description` is the last.
             items = self._items(name, "Alt")
-            is_written = name in (_DESCRIBING[0], _ACCESSIBLE[0])  # Alt text.
-            if not is_written and words.union(own_texts).isdisjoint(_texts(items)):
+            if name not in _WRITTEN and words.union(own_texts).isdisjoint(_texts(items)):
                 _remove_if_empty(items.getparent())
                 continue
             copies = self._items(f"{_OWN}before_{etree.QName(name).localname}", "Seq")

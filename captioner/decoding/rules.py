@@ -8,6 +8,7 @@ import numpy as np
 
 from captioner.arrays import Array
 from captioner.decoding.options import AnySearch
+from captioner.text.vocabulary import Vocabulary
 
 ORDER = 4
 """The n of the n-grams that a search keeps to. Triples would allow "playing on a basketball":
@@ -74,7 +75,7 @@ class Constraints:
     """The limits that a search sets, with what the vocabulary adds; see `Rules`.
 
     forbidden, repeatable: tokens. ngram_table: of NumPy, or of torch on the model's device.
-    begin: the tokens of a given beginning. beginning_table: see the function of that name.
+    begin: the tokens of a given beginning.
     """
 
     search: AnySearch = field(default_factory=AnySearch)
@@ -82,20 +83,16 @@ class Constraints:
     repeatable: tuple[int, ...] = ()
     ngram_table: Any = None
     begin: tuple[int, ...] = ()
-    beginning_table: Any = None
 
     def steps(self, vocabulary_size: int) -> list[Rules]:
         """The rules of each step of the given beginning, then those of all later steps.
 
         The first forbid all tokens but one, and let words repeat.
         """
-        tokens = np.arange(vocabulary_size)
-        table = self.ngram_table if self.beginning_table is None else self.beginning_table
-        early = replace(self, ngram_table=table)
-        free = replace(early, search=AnySearch(maximum_length=self.search.maximum_length))
-        rules = free.rules(vocabulary_size)
+        free = replace(self, search=AnySearch(maximum_length=self.search.maximum_length))
+        rules, tokens = free.rules(vocabulary_size), np.arange(vocabulary_size)
         forced = [rules._replace(forbidden=tokens != token) for token in self.begin]
-        return [*forced, *[early.rules(vocabulary_size)] * 2, self.rules(vocabulary_size)]
+        return [*forced, self.rules(vocabulary_size)]
 
     def rules(self, vocabulary_size: int) -> Rules:
         """The rules as arrays."""
@@ -155,35 +152,16 @@ def ngram_table(keys: Array, vocabulary_size: int) -> Array:
         modulus += modulus // 8
 
 
-def sentence_keys(tokens: Sequence[int], start: int, vocabulary_size: int) -> Array:
+def sentence_keys(tokens: Sequence[int], vocabulary_size: int) -> Array:
     """The `ngram_keys` (T,) of T tokens, with starts before them."""
-    padded = np.array([*[start] * (ORDER - 1), *tokens], np.int64)
+    padded = np.array([*[Vocabulary.start] * (ORDER - 1), *tokens], np.int64)
     columns = [padded[place:][: len(tokens)] for place in range(ORDER)]
     return np.asarray(ngram_keys(columns, vocabulary_size))
 
 
-def beginning_table(table: Any, begin: Sequence[int], start: int, vocabulary_size: int) -> Any:
-    """A small `ngram_table` for the steps of a given beginning and the two after it.
-
-    They go on with bigrams and trigrams of the table that begin with the last word given. None for
-    a beginning of known n-grams, which needs no table of its own.
-    """
-    keys = sentence_keys(begin, start, vocabulary_size)
-    if table is None or are_in_table(table, keys, vocabulary_size):
-        return None
-    known = np.array(table[table >= 0].tolist())[:, None]  # (N, 1)
-    ngrams = known // vocabulary_size ** np.arange(ORDER)[::-1] % vocabulary_size  # (N, ORDER)
-    for count in (1, 2):  # Words after the beginning.
-        after = ngrams[ngrams[:, -1 - count] == begin[-1], -count:]  # (M, count)
-        before = [*[start] * ORDER, *begin][count - ORDER :]
-        keys = np.append(keys, ngram_keys([*before, *after.T], vocabulary_size))
-    return ngram_table(np.unique(keys), vocabulary_size)
-
-
-def are_in_table(table: Any, keys: Array, vocabulary_size: int) -> bool:
-    """Whether a table has all keys."""
-    tokens = keys % vocabulary_size
+def is_in_table(table: Any, key: int, vocabulary_size: int) -> bool:
+    """Whether a table has a key."""
+    token = key % vocabulary_size
     modulus = len(table) - vocabulary_size
-    places = [(keys - tokens) % (modulus - number) + tokens for number in range(PLACES)]
-    found = [np.array(table[place].tolist()) == keys for place in places]
-    return bool(np.any(found, axis=0).all())
+    places = [(key - token) % (modulus - number) + token for number in range(PLACES)]
+    return any(int(table[place]) == key for place in places)

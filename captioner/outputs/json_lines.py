@@ -120,13 +120,12 @@ class JsonLines:
 
     def _check_origin(self, record: Record, origin: Record) -> None:
         options = self._options
-        free, language = {"without": "", "begin": ""}, options.language or ENGLISH
-        asked = {**free, **options.search}
+        free = {"without": "", "begin": "", "language": ENGLISH}
         was = {**free, **record.get("search", {}), **record}
-        was["language"] = record.get("language") or ENGLISH
-        now = {**asked, **origin.get("search", {}), **origin, "language": language}
-        names = [name for name in ("digest", "translator", *asked) if name in was]
-        differing = [name for name in ("language", *names) if was[name] != now.get(name)]
+        now = {**free, **options.search, **origin.get("search", {}), **origin}
+        now["language"] = options.language or ENGLISH
+        names = ["digest", "translator", *(free | options.search)]
+        differing = [name for name in names if name in was and was[name] != now.get(name)]
         is_named_so = os.path.normpath(was["model"]) == os.path.normpath(now["model"])
         if (differing or ("digest" not in was and not is_named_so)) and not options.resume_any:
             raise UserError(

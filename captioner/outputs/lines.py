@@ -9,13 +9,13 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from captioner.errors import UserError, on_a_line
+from captioner.errors import UserError
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
 
-FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")
-FIELDS += ("keywords", "img")
+_PLAIN = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")
+FIELDS = (*_PLAIN, "keywords", "img")
 """Of a format."""
 
 
@@ -40,8 +40,7 @@ def formatted_caption(form: str, path: str, caption: Caption, rank: int = 1) -> 
     """A line for a caption of a photo in a format."""
     values = {name: getattr(caption, name, None) for name in FIELDS}
     values |= {"path": path, "caption": caption.text, "rank": rank}
-    address = quote(os.fsencode(path))  # Of a page in the folder from which paths start.
-    values["img"] = f'<img src="{address}" alt="{escape(on_a_line(caption.text))}">'
+    values["img"] = f'<img src="{quote(os.fsencode(path))}" alt="{escape(caption.text)}">'
     return formatted(form, {**values, "keywords": ", ".join(caption.keywords)})
 
 

@@ -196,8 +196,6 @@ class Outputs:
             record |= item.to_dict()
             if item.given:
                 record["by"] = "person"
-        elif isinstance(item, Caption):
-            record["keywords"] = list(item.keywords)
         if all_written := record.get("files", {}) | written:
             record["files"] = all_written
         if error:

@@ -61,10 +61,10 @@ def is_function_word(word: str, language: str) -> bool:
     return bool(parts) and _FUNCTION_WORDS.get(code, frozenset()).issuperset(parts)
 
 
-def without_signs(word: str, language: str) -> str:
-    """A word of a sentence without punctuation and, in French, without the article in "l'eau"."""
-    word = word.strip('.,;:!?"')
-    return re.split("['’]", word)[-1] if language.partition("-")[0] == "fr" else word
+def content_words_of(words: Sequence[str], language: str) -> list[str]:
+    """The words without punctuation and the article of "l'eau"; "" in place of function words."""
+    signs = r"^\W+|\W+$|^\w{1,2}['’](?=\w)"
+    return ["" if is_function_word(word, language) else re.sub(signs, "", word) for word in words]
 
 
 _PLURALS = [end.split("/") for end in word_list("plurals")]

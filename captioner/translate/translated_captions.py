@@ -16,11 +16,10 @@ from captioner.caption.caption import Caption
 from captioner.errors import UserError
 from captioner.outcomes import Failed, with_results
 from captioner.text.languages import (
+    content_words_of,
     is_english,
-    is_function_word,
     is_noun,
     language_tag,
-    without_signs,
 )
 from captioner.translate.translation import Translation
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from captioner.translate.translator import Translator
 
 LEAST_ALIGNMENT = 1 / 2  # Share of a word's largest weight; smaller ones do not count.
-_CARRIERS = {True: "the {} is standing in the water", False: "a {} dog is in the water"}
-"""Sentences in which a noun, or another word, is translated."""
 
 
 @overload
@@ -132,18 +129,18 @@ def avoiding(translator: Translator, language: str, words: frozenset[str]) -> Tr
 
     Case matters for the nouns of German: "junge" is no boy.
     """
-    code = language.partition("-")[0]
-    name = {"de": "german", "fr": "french"}.get(code)
+    name = {"de": "german", "fr": "french"}.get(language.partition("-")[0])
     stem: Callable[[str], str] = snowballstemmer.stemmer(name).stemWord if name else str
     stems: set[str] = set()
     for form in sorted(words):
-        split = tuple(_CARRIERS[is_noun(form)].format(form).split())  # T
+        split = ("the", form, "is", "standing", "in", "the", "water")  # T
         maps, terms = np.zeros((len(split), 1, 1), np.float32), (0.0,) * len(split)
         given = Caption(" ".join(split), split, 0.0, terms, maps, keywords=(form,))
         (found,) = _translate([given], translator, language)
-        cases = [str] if code == "de" and is_noun(form) else [str.lower, str.capitalize]
+        cases = [str] if name == "german" and is_noun(form) else [str.lower, str.capitalize]
         stems |= {stem(case(word)) for word in found.keywords for case in cases}
-    return replace(translator, avoid=lambda word: stem(without_signs(word, language)) in stems)
+    plain = partial(content_words_of, language=language)
+    return replace(translator, avoid=lambda word: stem(*plain([word])) in stems)
 
 
 def _keywords(
@@ -153,12 +150,10 @@ def _keywords(
 
     alignment: (W, T), of the translation's words with the caption's.
     """
-    plain = [without_signs(word, language) for word in words]
-    usable = [not is_function_word(word, language) for word in plain]  # W
+    content = content_words_of(words, language)  # W
     rows = zip(caption.words, alignment.T, strict=True)
-    shares = [row * usable for word, row in rows if word in caption.keywords]  # (W,) each
-    found = [plain[int(row.argmax())] for row in shares if row.max(initial=0) > 0]
-    return tuple(dict.fromkeys(found))
+    shares = [row * list(map(bool, content)) for word, row in rows if word in caption.keywords]
+    return tuple(dict.fromkeys(content[row.argmax()] for row in shares if row.max(initial=0) > 0))
 
 
 def _alignment(of_words: Array, weights: Array, of_source: Array) -> Array:

@@ -167,7 +167,7 @@ class Translator:
             batch = self.backend.search(tokens, search, forbidden, generator)
             for index, hypotheses in zip(chosen, batch, strict=True):
                 avoided = forbidden
-                while found := self._tokens_to_avoid(hypotheses[: search.n_best]):
+                while found := [*self._tokens_to_avoid(hypotheses[: search.n_best])]:
                     avoided = (*avoided, *found)
                     read = [self.source.indices(sources[index].tokens)]
                     (hypotheses,) = self.backend.search(read, search, avoided, generator)
@@ -178,16 +178,14 @@ class Translator:
                 translations[index] = replace(best, alternatives=tuple(others))
         return translations
 
-    def _tokens_to_avoid(self, hypotheses: Sequence[Hypothesis]) -> set[int]:
+    def _tokens_to_avoid(self, hypotheses: Sequence[Hypothesis]) -> Iterator[int]:
         """The longest token of each word that `avoid` names."""
-        found = set()
-        for hypothesis in hypotheses if self.avoid else ():
+        for hypothesis in hypotheses:
             tokens = iter(hypothesis.tokens)
             for word in self.target.words(self.target.tokens(hypothesis.tokens)):
                 of_word = list(islice(tokens, word.size))
                 if self.avoid and self.avoid(word.text):
-                    found.add(max(of_word, key=lambda token: len(self.target.tokens([token])[0])))
-        return found
+                    yield max(of_word, key=lambda token: len(self.target.tokens([token])[0]))
 
     def _translation(self, source: _Source, hypothesis: Hypothesis) -> Translation:
         read = source.tokens
