@@ -110,8 +110,7 @@ class GraphCaptions:
         rules = search_inputs(constraints, len(self.vocabulary))
         _, start, step = self.graphs[self.threads]
         for of_step in rules if _SORTED_KEYS in step.inputs else ():
-            table = of_step["ngram_table"]
-            of_step[_SORTED_KEYS] = np.unique(table[table >= 0])
+            of_step[_SORTED_KEYS] = np.unique(of_step["ngram_table"].clip(min=0))
         inputs = {"annotations": np.asarray(annotations, np.float32)}
         stepper = GraphStepper(start, step, inputs, rules)
         return search_hypotheses(stepper, constraints.search.maximum_length)

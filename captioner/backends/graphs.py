@@ -138,8 +138,8 @@ class GraphStepper:
     ) -> None:
         self._step = step
         self._state = start.run(inputs)
-        names = step.inputs.keys() & rules[0].keys()
-        self._rules = [{name: of_step[name] for name in names} for of_step in rules]
+        taken = step.inputs.keys() & rules[0].keys()
+        self._rules = [{name: of_step[name] for name in taken} for of_step in rules]
         self.batch_size = len(next(iter(inputs.values())))
 
     def start(self) -> dict[str, Array]:
@@ -162,8 +162,7 @@ class GraphStepper:
 
     def advance(self, beam: dict[str, Array]) -> Advanced:
         """Extend every row by a token."""
-        rules = self._rules[: beam["history"].shape[-1]][-1]
-        outputs = self._step.run({**beam, **rules})
+        outputs = self._step.run({**beam, **self._rules[: beam["history"].shape[-1]][-1]})
         choices = StepChoices(*(outputs[name] for name in StepChoices._fields))
         beam = {name: outputs.get(NEXT + name, array) for name, array in beam.items()}
         return Advanced(beam, choices, outputs["live_counts"])

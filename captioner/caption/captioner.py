@@ -157,8 +157,8 @@ class Captioner:
         captions = []
         least = self.confidence.unsure_below if self.confidence else 0.0
         for sentences in self.backend.search(annotations, search, generator):
-            ranked = self._ranked(sentences, search)[: search.n_best]
-            best = [replace(each, keywords=sure_nouns(each, least)) for each in ranked]
+            best = self._ranked(sentences, search)[: search.n_best]
+            best = [replace(each, keywords=sure_nouns(each, least)) for each in best]
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
         return captions
 

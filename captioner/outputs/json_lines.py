@@ -122,8 +122,8 @@ class JsonLines:
         options = self._options
         free = {"without": "", "begin": "", "language": ENGLISH}
         was = {**free, **record.get("search", {}), **record}
+        free["language"] = options.language or ENGLISH
         now = {**free, **options.search, **origin.get("search", {}), **origin}
-        now["language"] = options.language or ENGLISH
         names = ["digest", "translator", *(free | options.search)]
         differing = [name for name in names if name in was and was[name] != now.get(name)]
         is_named_so = os.path.normpath(was["model"]) == os.path.normpath(now["model"])

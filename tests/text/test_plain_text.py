@@ -138,7 +138,6 @@ KEYWORDS = {
     "a group of people standing on top of a hill": "people hill",
     "a close up photo of a slide and a cook in a kitchen": "slide cook kitchen",
     "two dogs chase each other whilst a girl slides down a slide": "dogs girl slide",
-    "a smiling toddler swings on a swing in the background": "toddler swing",
     "a picture of a wooden living room with seating and several items": "room seating",
 }
 NO_NOUNS = "adult bald chases crowded finish homemade jumps lies martial mid though two whilst"
@@ -154,10 +153,8 @@ def test_keywords_by_hand(text: str, expected: str) -> None:
 def test_nouns_among_the_words_of_the_packaged_captioner() -> None:
     words = Vocabulary.load(model_folder("default") / "vocabulary.json").words[4:]
     nouns = {word for word in words if is_noun(word)}
-    assert len(words) == 2217
     assert 1200 < len(nouns) < 1300  # Read one by one.
     assert nouns.isdisjoint(NO_NOUNS.split())
-    assert {kind for kind in word_kinds(sorted(nouns))} <= {"thing", "person", "place"}
 
 
 CASES = {
