@@ -139,8 +139,7 @@ def avoiding(translator: Translator, language: str, words: frozenset[str]) -> Tr
         (found,) = _translate([given], translator, language)
         cases = [str] if name == "german" and is_noun(form) else [str.lower, str.capitalize]
         stems |= {stem(case(word)) for word in found.keywords for case in cases}
-    plain = partial(content_words_of, language=language)
-    return replace(translator, avoid=lambda word: stem(*plain([word])) in stems)
+    return replace(translator, avoid=lambda one: stem(*content_words_of([one], language)) in stems)
 
 
 def _keywords(
