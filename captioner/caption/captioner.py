@@ -290,7 +290,7 @@ def caption_photos(
     search = search or captioner.search
     backend = captioner.backend
     generator = new_generator(backend, search)
-    if lacking := backend.unknown(search.without.split()):
+    if search.without and (lacking := backend.unknown(search.without.split())):
         note(f"'without' changes nothing for words that the model lacks: {', '.join(lacking)}")
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
     if isinstance(photos, Sized):
