@@ -199,7 +199,7 @@ def test_captions_are_translated_in_every_output(folder: Path, capsys: Output) -
     sidecar = Path("a.xmp").read_text(encoding="utf-8")
     assert f'xml:lang="fr-CA">{found["caption"]}<' in sidecar
     write_xmp(Path("a.xmp"), Description("un chien", [], "fr-CA"))  # In its place.
-    assert Path("a.xmp").read_text(encoding="utf-8").count("fr-CA") == 1
+    assert Path("a.xmp").read_text(encoding="utf-8").count("fr-CA") == 2  # Its alt text, too.
     assert Path("a.jpg").is_file()
     assert [part for part in ('lang="fr-CA"', *found["words"]) if part not in page] == []
 
