@@ -16,7 +16,7 @@ EDGES = {
     "attention": "cpu",
     "text": "",
     "vision": "cpu",
-    "decoding": "attention",
+    "decoding": "attention text",
     "render": "text",
     "models": "cpu attention text vision decoding",
     "backends": "cpu attention text vision decoding models",

@@ -25,8 +25,8 @@ from captioner.backends.graphs import (
 from captioner.backends.protocol import Sentence, Words
 from captioner.backends.vocabulary_search import NGRAMS, VocabularyCaptions
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import ORDER, PLACES, Constraints, ngram_keys, ngram_table
-from captioner.decoding.search import search_hypotheses
+from captioner.decoding.rules import PLACES, Constraints, ngram_keys, ngram_table, sentence_keys
+from captioner.decoding.search import Hypothesis, search_hypotheses
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
 from captioner.model_folders import CONFIG, GRAPHS, NGRAMS_FILE, VOCABULARY, ModelFolder
@@ -42,8 +42,8 @@ _SORTED_KEYS = "ngrams"  # An input of a step of 0.4.0.dev0.
 class GraphCaptions(VocabularyCaptions):
     """The `CaptionBackend` of a folder's graphs. threads: of each graph.
 
-    graphs: encoder, start and step, by their number of threads. shape: L, D. sorted_keys: of the
-    n-grams, for graphs of 0.4.0.dev0, which have no table.
+    graphs: encoder, start and step, by their number of threads. shape: L, D. ngrams: the table of
+    `Rules`.
     """
 
     engine: ClassVar[str] = "graphs"
@@ -56,7 +56,6 @@ class GraphCaptions(VocabularyCaptions):
     map_shape: tuple[int, int]
     shape: tuple[int, int]
     ngrams: Array | None
-    sorted_keys: Array | None
     threads: int
     graphs: dict[int, list[Graph]] = field(default_factory=dict)
 
@@ -90,19 +89,21 @@ class GraphCaptions(VocabularyCaptions):
     def search(
         self, annotations: Array, search: SearchOptions, generator: None = None
     ) -> list[list[Sentence]]:
-        constraints = self.constraints(search)
-        rules = search_inputs(constraints, len(self.vocabulary))
-        if self.sorted_keys is not None:
-            rules[_SORTED_KEYS] = self.sorted_keys
-        _, start, step = self.graphs[self.threads]
         with graph_errors(self.folder.path):
-            inputs = {"annotations": np.asarray(annotations, np.float32)}
-            stepper = GraphStepper(start, step, inputs, rules)
-            hypotheses = search_hypotheses(stepper, search.maximum_length)
+            hypotheses = self._search(annotations, self.constraints(search))
         return [list(map(self.in_words, of_photo)) for of_photo in hypotheses]
 
+    def _search(self, annotations: Array, constraints: Constraints) -> list[list[Hypothesis]]:
+        rules = search_inputs(constraints, len(self.vocabulary))
+        _, start, step = self.graphs[self.threads]
+        for of_step in rules if _SORTED_KEYS in step.inputs else ():
+            of_step[_SORTED_KEYS] = np.unique(of_step["ngram_table"].clip(min=0))
+        inputs = {"annotations": np.asarray(annotations, np.float32)}
+        stepper = GraphStepper(start, step, inputs, rules)
+        return search_hypotheses(stepper, constraints.search.maximum_length)
+
     def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
-        """See `CaptionBackend`. A greedy search in which all words but the next are forbidden."""
+        """See `CaptionBackend`. A greedy search whose given beginning is the caption."""
         given = zip(np.asarray(annotations, np.float32), captions, strict=True)
         with graph_errors(self.folder.path):
             return [self._forced(vectors[None], words) for vectors, words in given]
@@ -110,21 +111,12 @@ class GraphCaptions(VocabularyCaptions):
     def _forced(self, annotations: Array, words: Words) -> Sentence:
         """Annotation vectors (1, L, D) and the T words of a caption -> their scores."""
         vocabulary, size, length = self.vocabulary, len(self.vocabulary), len(words)
-        tokens = [*vocabulary.encode(words), vocabulary.end]
-        context = [vocabulary.start] * (ORDER - 1)
-        columns = [[*context, *tokens][place:] for place in range(ORDER)]
-        keys = ngram_keys(list(np.array([column[: length + 1] for column in columns])), size)
+        begin = tuple(vocabulary.encode(words))
+        keys = sentence_keys([*begin, vocabulary.end], size)
         exact = SearchOptions(beam=1, minimum_length=length, maximum_length=length)
-        constraints = Constraints(exact, ngram_table=ngram_table(keys, size))
-        rules = {**search_inputs(constraints, size), _SORTED_KEYS: np.sort(keys)}
-        _, start, step = self.graphs[self.threads]
-        stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
-        beam, terms, maps = stepper.start(), [], []
-        for token in tokens:
-            beam, choices, _ = stepper.advance(beam, forbidden=np.arange(size) != token)
-            terms.append(float(choices.terms[0, 0]))
-            maps.append(choices.weights[0, 0])  # (L,)
-        return Sentence(list(words), terms, np.stack(maps[:-1]))
+        constraints = Constraints(exact, ngram_table=ngram_table(keys, size), begin=begin)
+        ((found,),) = self._search(annotations, constraints)
+        return Sentence(list(words), found.token_log_probabilities, found.attention)
 
 
 def open_captions(folder: ModelFolder) -> GraphCaptions:
@@ -140,10 +132,8 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
         shape = rows * columns, config.decoder.memory_size  # L, D
-        sorted_keys = None
-        if table is not None and _SORTED_KEYS in step.inputs:
-            sorted_keys = np.unique(table[table >= 0])
-            table = ngram_table(sorted_keys, len(vocabulary))  # An old export's file had keys.
+        if table is not None and _SORTED_KEYS in step.inputs:  # An old export's file has keys.
+            table = ngram_table(np.unique(table[table >= 0]), len(vocabulary))
         if table is not None and len(table) < len(vocabulary) + PLACES:
             raise GraphError(f"{files / NGRAMS_FILE} is damaged; export the captioner again")
         sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
@@ -160,7 +150,6 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
         map_shape=(rows, columns),
         shape=shape,
         ngrams=table,
-        sorted_keys=sorted_keys,
         threads=threads,
         graphs={threads: graphs},
     )

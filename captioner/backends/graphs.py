@@ -138,11 +138,12 @@ class GraphStepper:
     drops_finished = True
 
     def __init__(
-        self, start: Graph, step: Graph, inputs: dict[str, Array], rules: Mapping[str, Array]
+        self, start: Graph, step: Graph, inputs: dict[str, Array], rules: list[dict[str, Array]]
     ) -> None:
         self._step = step
         self._state = start.run(inputs)
-        self._rules = {name: rules[name] for name in rules if name in step.inputs}
+        taken = step.inputs.keys() & rules[0].keys()
+        self._rules = [{name: of_step[name] for name in taken} for of_step in rules]
         self.batch_size = len(next(iter(inputs.values())))
 
     def start(self) -> dict[str, Array]:
@@ -155,7 +156,7 @@ class GraphStepper:
             **self._state,
         }
         for name, item in self._step.inputs.items():
-            if name not in first and name not in self._rules:
+            if name not in first and name not in self._rules[0]:
                 shape = [0 if isinstance(size, str) else size for size in item.shape]
                 shape[0] = self.batch_size
                 if not name.startswith(MEMORY):
@@ -163,9 +164,9 @@ class GraphStepper:
                 first[name] = np.zeros(shape, bool if item.type == "tensor(bool)" else np.float32)
         return first
 
-    def advance(self, beam: dict[str, Array], **changed: Array) -> Advanced:
-        """Extend every row by a token. changed: rules of this step alone."""
-        outputs = self._step.run({**beam, **self._rules, **changed})
+    def advance(self, beam: dict[str, Array]) -> Advanced:
+        """Extend every row by a token."""
+        outputs = self._step.run({**beam, **self._rules[: beam["history"].shape[-1]][-1]})
         choices = StepChoices(*(outputs[name] for name in StepChoices._fields))
         beam = {name: outputs.get(NEXT + name, array) for name, array in beam.items()}
         return Advanced(beam, choices, outputs["live_counts"])
@@ -186,11 +187,13 @@ class GraphStepper:
         return arrays
 
 
-def search_inputs(constraints: Constraints, vocabulary_size: int) -> dict[str, Array]:
-    """What a step takes of a search: its rules, and the beam's size and normalisation."""
-    search = constraints.search
-    return {
-        **constraints.rules(vocabulary_size).inputs(),
-        "width": np.zeros(search.beam, np.float32),  # A graph takes its size.
-        "length_normalisation": np.array(search.length_normalisation, np.float32),
+def search_inputs(constraints: Constraints, vocabulary_size: int) -> list[dict[str, Array]]:
+    """What steps take of a search: their rules, and the beam's size and normalisation.
+
+    The last is for all later steps.
+    """
+    others = {
+        "width": np.zeros(constraints.search.beam, np.float32),  # A graph takes its size.
+        "length_normalisation": np.array(constraints.search.length_normalisation, np.float32),
     }
+    return [{**rules.inputs(), **others} for rules in constraints.steps(vocabulary_size)]

@@ -8,6 +8,7 @@ from captioner.decoding.options import AnySearch, SearchOptions, TranslationSear
 from captioner.decoding.search import Hypothesis
 from captioner.errors import INSTALL, UserError
 from captioner.text import SentenceVocabulary
+from captioner.text.tokenizer import tokenize
 from captioner.vision.preprocessing import Preprocessing
 
 Words = Sequence[str]  # Of a caption.
@@ -126,12 +127,18 @@ class TranslationBackend(Backend, Protocol):
 def new_generator(backend: Backend, search: AnySearch) -> Any:
     """The generator of the samples of all batches; None without sampling.
 
-    Raises `UserError` for a backend that draws no samples, or lacks another option.
+    Raises `UserError` for a backend that draws no samples, lacks another option, or does not know
+    the words of the beginning.
     """
     for name in search.model_dump(include={*backend.lacks}, exclude_defaults=True):
         needed = OF_TRANSFORMERS.get(name)
         advice = f"it needs {needed}" if needed else "leave it out"
         raise UserError(f"a captioner by {backend.engine!r} cannot be given {name!r}: {advice}")
+    if isinstance(search, SearchOptions) and search.begin:
+        begin = {*tokenize(search.begin)}
+        lacking = {*backend.unknown(begin), *search.forbidden_words & begin}  # type: ignore[attr-defined]
+        if lacking:
+            raise UserError(f"begin has words that cannot be said: {', '.join(sorted(lacking))}")
     if not search.sample:
         return None
     if not backend.can_sample:

@@ -36,7 +36,7 @@ with refuse_missing("captioners of transformers need transformers", "transformer
 
     from captioner.backends.transformers_families import FAMILIES, CaptionFamily
 
-OURS = ("block_ngrams", "repeat_distance", "truth_weight", "cautious")
+OURS = ("block_ngrams", "repeat_distance", "truth_weight", "cautious", "without", "begin")
 """Options of our search that `generate` lacks."""
 
 NEW_TOKENS = 20  # Of `generate`, where a model names no length.

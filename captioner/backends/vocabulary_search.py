@@ -5,9 +5,11 @@ from typing import Any, ClassVar
 
 from captioner.backends.protocol import OF_TRANSFORMERS, Sentence
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import ORDER, Constraints, is_in_table, ngram_keys
+from captioner.decoding.rules import Constraints, is_in_table, sentence_keys
 from captioner.decoding.search import Hypothesis
+from captioner.errors import UserError
 from captioner.text.languages import FUNCTION_WORDS
+from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 
 NGRAMS = "ngrams"  # A tensor of the weights: (N, ORDER).
@@ -33,11 +35,18 @@ class VocabularyCaptions:
         """The limits of a search."""
         vocabulary = self.vocabulary
         function_words = sorted(FUNCTION_WORDS & set(vocabulary.words))
+        begin = tuple(vocabulary.encode(tokenize(search.begin)))
+        if self.ngrams is not None and not self._are_known(begin):
+            raise UserError(
+                f"people wrote no caption that begins {search.begin!r}: begin otherwise"
+            )
+        words = vocabulary.encode(search.forbidden_words)
         return Constraints(
             search,
-            forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
+            forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown, *words),
             repeatable=tuple(vocabulary.encode(function_words)),
             ngram_table=self.ngrams,
+            begin=begin,
         )
 
     def in_words(self, hypothesis: Hypothesis) -> Sentence:
@@ -54,9 +63,10 @@ class VocabularyCaptions:
         return sorted({word for word in words if word not in self.vocabulary})
 
     def is_sentence(self, words: Sequence[str]) -> bool:
-        if self.ngrams is None:
-            return False
-        vocabulary, size, before = self.vocabulary, len(self.vocabulary), ORDER - 1
-        tokens = [*[vocabulary.start] * before, *vocabulary.encode(words), vocabulary.end]
-        ngrams = (tokens[last - before : last + 1] for last in range(before, len(tokens)))
-        return all(is_in_table(self.ngrams, ngram_keys(ngram, size), size) for ngram in ngrams)
+        tokens = [*self.vocabulary.encode(words), self.vocabulary.end]
+        return self.ngrams is not None and self._are_known(tokens)
+
+    def _are_known(self, tokens: Sequence[int]) -> bool:
+        """Whether all n-grams of tokens, after starts, are in the table."""
+        keys = sentence_keys(tokens, self.vocabulary_size).tolist()
+        return all(is_in_table(self.ngrams, key, self.vocabulary_size) for key in keys)

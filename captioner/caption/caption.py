@@ -15,7 +15,7 @@ from captioner.errors import UserError
 from captioner.render.overlay import MappedCaption, Region, save_picture, scale_region
 from captioner.render.page import PageItem, phrases, save_html
 from captioner.render.panels import frames, panels, save_gif
-from captioner.text.languages import ENGLISH
+from captioner.text.languages import ENGLISH, content_words_of
 from captioner.vision.images import ImageSource, load_image, original_size
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
@@ -56,6 +56,7 @@ class Caption:
     name: of the photo, such as its path; None of a caption that was made without its photo.
     status: of the photo's file, or of its shard, before the photo was read; None of other photos.
     given: whether a person gave the words, which were then scored; see `Captioner.explain`.
+    keywords: the nouns of which the model is sure, in the caption's language, each once.
     language, original: of a translated caption, its tag, such as "de", and the English one.
 
     Equality ignores the maps, the photo and its name.
@@ -76,6 +77,7 @@ class Caption:
     name: str | None = field(default=None, compare=False, repr=False)
     status: os.stat_result | None = field(default=None, compare=False, repr=False)
     given: bool = False
+    keywords: tuple[str, ...] = field(default=(), repr=False)
     language: str | None = None
     original: Caption | None = field(default=None, repr=False)
 
@@ -156,6 +158,14 @@ class Caption:
             word_confidence=self.word_confidence,
         )
 
+    def with_keywords(self, kind: str) -> Caption:
+        """With other keywords, also of its alternatives: "all" content words, or "none"."""
+        if kind == "nouns":
+            return self
+        words = content_words_of(self.words if kind == "all" else (), self.language or ENGLISH)
+        rest = tuple(other.with_keywords(kind) for other in self.alternatives)
+        return replace(self, keywords=tuple(dict.fromkeys(filter(None, words))), alternatives=rest)
+
     def to_dict(self) -> dict[str, Any]:
         """The plain form for JSON, without the maps."""
         plain: dict[str, Any] = {
@@ -167,6 +177,7 @@ class Caption:
             "confidence": self.confidence,
             "word_confidence": self.word_confidence and list(self.word_confidence),
             "sure": self.sure,
+            "keywords": list(self.keywords),
             "language": self.language,
             "original": self.original and self.original.to_dict(),
             "alternatives": [other.to_dict() for other in self.alternatives] or None,

@@ -17,7 +17,7 @@ from captioner.arrays import Array, Values
 from captioner.backends.protocol import CaptionBackend, Sentence, Words, new_generator
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
-from captioner.caption.confidence import Confidence
+from captioner.caption.confidence import Confidence, sure_nouns
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.outcomes import (
@@ -59,14 +59,14 @@ class Captioner:
 
     backend: computes the networks. search: the default options. confidence: of a calibrated model
         (`captioner calibrate`). card: the text of the model card. load_translation: gives what
-        translates captions into a language.
+        translates captions into a language, without what means some English words.
     """
 
     backend: CaptionBackend
     search: SearchOptions = field(default_factory=SearchOptions)
     confidence: Confidence | None = None
     card: str = ""
-    load_translation: Callable[[str], Translate] | None = None
+    load_translation: Callable[..., Translate] | None = None
 
     def __repr__(self) -> str:
         rows, columns = self.map_shape
@@ -104,8 +104,8 @@ class Captioner:
         for words in captions:
             if isinstance(words, str) or not words:
                 raise UserError(f"the given caption {words!r} has no words, or is no list of them")
-        scored = self.backend.teacher_forced(annotations, captions)
-        return [replace(self._caption(each), given=True) for each in scored]
+        scored = map(self._caption, self.backend.teacher_forced(annotations, captions))
+        return [replace(each, given=True, keywords=sure_nouns(each, 0.0)) for each in scored]
 
     def explain(self, photos: Any, captions: str | Iterable[str], batch_size: int = 16) -> Any:
         """Where the model looks, and what it expects, when it is fed a given caption.
@@ -136,8 +136,10 @@ class Captioner:
             return []
         generator = generator or new_generator(self.backend, search)
         captions = []
+        least = self.confidence.unsure_below if self.confidence else 0.0
         for sentences in self.backend.search(annotations, search, generator):
             best = self._ranked(sentences, search)[: search.n_best]
+            best = [replace(each, keywords=sure_nouns(each, least)) for each in best]
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
         return captions
 
@@ -161,7 +163,8 @@ class Captioner:
             order = sorted(pairs, key=lambda pair: (pair[0].cut, -(pair[1].score or 0)))
             captions = [caption for _, caption in order]
         if search.cautious:
-            is_sentence = cache(self.backend.is_sentence)
+            is_known = self.backend.is_sentence
+            is_sentence = cache(lambda words: search.allows(words) and is_known(words))
             chosen = cautious_caption(captions, is_sentence, confidence.cautious)
             captions = [chosen, *(each for each in captions if each.text != chosen.text)]
         return captions
@@ -216,18 +219,19 @@ class Captioner:
             (photo_name(photo, "the image" if one else f"image {number} of the list"), photo)
             for number, photo in enumerate([photos] if one else photos, start=1)
         )
+        search = (search or self.search).override(**options)
         captions = caption_photos(
             self,
             list(named) if is_list else named,
-            (search or self.search).override(**options),
+            search,
             batch_size,
-            translate=self._translation(language),
+            translate=self._translation(language, search),
             # An open image may be in a list twice, and only one thread may load it.
             are_files=is_list and all(isinstance(photo, (str, os.PathLike)) for photo in photos),
         )
         return shape_as_given(photos, one, captions, on_error)
 
-    def _translation(self, language: str | None) -> Translate | None:
+    def _translation(self, language: str | None, search: SearchOptions) -> Translate | None:
         if language is None:
             return None
         tag = language_tag(language, "language")
@@ -236,7 +240,7 @@ class Captioner:
         if self.load_translation is None:
             reason = "captions in English only: captioner.load gives one that translates"
             raise UserError(f"this model {reason}")
-        return self.load_translation(tag)
+        return self.load_translation(tag, without=search.forbidden_words)
 
 
 def caption_photos(
@@ -245,22 +249,26 @@ def caption_photos(
     search: SearchOptions | None = None,
     batch_size: int = 16,
     translate: Translate | None = None,
-    are_files: bool = True,
     decoding_seconds: float | None = None,
     given: Iterable[Words] | None = None,
+    note: Callable[[str], None] = warnings.warn,
+    are_files: bool = True,
 ) -> Iterator[Caption | Failed]:
     """Caption photos in order; of a list, several batches at once, while others are read.
 
     photos: their names and sources. `-` is the name of standard input. search: the captioner's own
         by default. are_files: whether several threads may load photos. decoding_seconds: limit for
         a photo that is large or slow to decode; 20 by default. given: the words of a caption for
-        each photo, which are scored in place of a search; see `Captioner.teacher_forced`.
+        each photo, which are scored in place of a search; see `Captioner.teacher_forced`. note:
+        takes a sentence that names words of `without` that the model lacks.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
     backend = captioner.backend
     generator = new_generator(backend, search) if given is None else None
+    if search.without and (lacking := backend.unknown(search.without.split())):
+        note(f"'without' changes nothing for words that the model lacks: {', '.join(lacking)}")
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
     if isinstance(photos, Sized):
         most = 1 if search.sample else MOST_WORKERS

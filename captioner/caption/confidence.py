@@ -22,7 +22,7 @@ from pydantic import Field
 from captioner.arrays import Array
 from captioner.caption.caption import Caption
 from captioner.schema import Config, Probability
-from captioner.text.languages import FUNCTION_WORDS
+from captioner.text.languages import FUNCTION_WORDS, are_keywords
 
 LEAST_OF_A_WORD = 4
 """Occurrences from which on a word gets an offset."""
@@ -131,6 +131,18 @@ def regressors(captions: Sequence[Caption]) -> Array:
         content = [term for word, term in pairs if word not in FUNCTION_WORDS] or [mean]
         rows.append((mean, sum(content) / len(content), min(terms, default=mean), len(words)))
     return np.array(rows, dtype=float).reshape(len(rows), 4)
+
+
+def sure_nouns(caption: Caption, least: float) -> tuple[str, ...]:
+    """The keywords of an English caption: its nouns whose confidence is at least `least`, once.
+
+    All nouns of a caption without word confidences.
+    """
+    scores = caption.word_confidence or [1.0] * len(caption.words)
+    rows = zip(caption.words, are_keywords(caption.words), scores, strict=True)
+    return tuple(
+        dict.fromkeys(word for word, noun, score in rows if noun and (score or 0) >= least)
+    )
 
 
 def content_words(captions: Sequence[Caption]) -> list[str]:

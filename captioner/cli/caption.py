@@ -52,7 +52,7 @@ def add_commands(commands: shared.Commands) -> None:
     add = shared.add_group(parser, "output")
     for name, field in _FIELDS.items():
         shared.add_field(add, name, field, field.description, default=field.default)
-    about = "beside each photo, write or merge caption and nouns as photo.xmp"
+    about = "beside each photo, write or merge caption and keywords as photo.xmp"
     add("--xmp", "", about, action="store_const", const="lightroom")
     programs = choices(OutputOptions.model_fields["xmp"].annotation)
     about = f"the same, for {', '.join(programs)}"
@@ -147,15 +147,16 @@ def _captions(
         return iter(())
     machine = shared.machine(arguments, arguments.sample)
     translate = None
-    if options.language:
-        translate = load_translation(options.language, arguments.translator, **machine)
     model = load(options.model, **machine, calibration=options.calibration)
     search = model.search.override(**options.search)
+    if options.language:
+        machine |= {"translator": arguments.translator, "without": search.forbidden_words}
+        translate = load_translation(options.language, **machine)
     seconds, size = options.decoding_seconds, arguments.batch_size
     if arguments.given is not None:
         given = [arguments.given] * len(photos)
         return explain_photos(model, [*photos.items()], given, size, seconds, report)
-    return caption_photos(model, photos.items(), search, size, translate, decoding_seconds=seconds)
+    return caption_photos(model, photos.items(), search, size, translate, seconds, note=report)
 
 
 def print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:

@@ -27,16 +27,17 @@ _NAMESPACES = {
     "dc": "http://purl.org/dc/elements/1.1/",
     "captioner": "captioner:ns/1.0/",
     "photoshop": "http://ns.adobe.com/photoshop/1.0/",
+    "Iptc4xmpCore": "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/",
 }
-_RDF, _DC, _OWN, _PHOTOSHOP = (f"{{{uri}}}" for uri in _NAMESPACES.values())
+_RDF, _DC, _OWN, _PHOTOSHOP, _IPTC = (f"{{{uri}}}" for uri in _NAMESPACES.values())
 # `captioner` holds copies of what captioner wrote, to know it again, and of what it replaced.
 _ITEM = f"{_RDF}li"
 
-_EXIF, _IPTC = "{http://ns.adobe.com/", "{http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/}"
+_EXIF = "{http://ns.adobe.com/"
 _EXIF_COPIES = (f"{_EXIF}tiff/1.0/}}ImageDescription", f"{_EXIF}exif/1.0/}}UserComment")
-_ACCESSIBLE = (f"{_IPTC}AltTextAccessibility", f"{_IPTC}ExtDescrAccessibility")
+_WRITTEN = (f"{_DC}description", f"{_IPTC}AltTextAccessibility")
 # Properties that describe a photo; programs show the first before the others.
-_DESCRIBING = (f"{_DC}description", *_EXIF_COPIES, *_ACCESSIBLE)
+_DESCRIBING = (_WRITTEN[0], *_EXIF_COPIES, _WRITTEN[1], f"{_IPTC}ExtDescrAccessibility")
 _SIDECAR_FOR = re.compile(rb"""SidecarForExtension(?:\s*=\s*["']|>)\s*(\w+)""")
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -51,7 +52,7 @@ _BLOCK = b"""<?xpacket begin="\xef\xbb\xbf" id="W5M0MpCehiHzreSzNTczkc9d"?>
 
 @dataclass(frozen=True)
 class Description:
-    """A caption on one line, its language tag and its confidence, and English keywords.
+    """A caption on one line, its language tag and its confidence, and keywords.
 
     by_person: whether a person wrote the caption; then it is not marked as captioner's.
     keywords_only: whether a person describes the photo, here or elsewhere: only keywords are
@@ -117,7 +118,7 @@ class XmpPacket:
         return _texts(self._items(_OWN + name))
 
     def merge(self, description: Description, iptc_keywords: Sequence[str] = ()) -> Merged:
-        """Set `dc:description`, which is the default for all languages, and `dc:subject`.
+        """Set `dc:description` for all languages, the same alt text, and `dc:subject`.
 
         What captioner wrote and a person took out is not written again: keywords one by one, the
         description unless it overwrites. Words of a person, wherever they describe the photo, are
@@ -189,7 +190,7 @@ class XmpPacket:
             _remove_if_empty(element)
 
     def _describe(self, description: Description) -> list[str]:
-        """Set the description, in place of those in its language and those without a language.
+        """Set description and alt text, in place of those in its language or in none.
 
         Replaces the words of a person in any language and property; returns them. Copies stand in
         `captioner:before_description`, or `before_` and another property's name.
@@ -201,7 +202,7 @@ class XmpPacket:
         replaced = []
         for name in reversed(_DESCRIBING):  # `dc:description` is the last.
             items = self._items(name, "Alt")
-            if name != _DESCRIBING[0] and words.union(own_texts).isdisjoint(_texts(items)):
+            if name not in _WRITTEN and words.union(own_texts).isdisjoint(_texts(items)):
                 _remove_if_empty(items.getparent())
                 continue
             copies = self._items(f"{_OWN}before_{etree.QName(name).localname}", "Seq")

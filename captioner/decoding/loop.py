@@ -1,7 +1,7 @@
 """The steps of the decoder loop in torch, with its strategies."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -220,7 +220,7 @@ class TorchStepper:
     constraints: Constraints
     drops_finished: bool
     extend: Callable[..., Advanced]
-    rules: Rules | None = None
+    rules: Sequence[Rules] = ()
 
     @property
     def batch_size(self) -> int:
@@ -242,10 +242,10 @@ class TorchStepper:
     def advance(self, beam: Beam) -> Advanced:
         """Extend every row by a token."""
         step = self.decoder.step(beam.history[..., -1], beam.state)
-        if self.rules is None:
-            rules = self.constraints.rules(step.logits.shape[-1])
-            self.rules = to_device(rules, step.logits.device)
-        return self.extend(step, beam, rules=self.rules)
+        if not self.rules:
+            steps = self.constraints.steps(step.logits.shape[-1])
+            self.rules = [to_device(rules, step.logits.device) for rules in steps]
+        return self.extend(step, beam, rules=self.rules[: beam.history.shape[-1]][-1])
 
     def narrow(self, beam: Beam, width: int) -> Beam:
         """Keep the first `width` rows of each source."""

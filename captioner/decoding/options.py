@@ -1,12 +1,15 @@
 """The options of a search, for every model."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from captioner.errors import UserError
 from captioner.schema import LENGTH, Config, Length, Seed
+from captioner.text.languages import word_forms
+from captioner.text.tokenizer import tokenize
 
 Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # A result's length.
 Width = Annotated[int, Field(ge=1, le=1_000)]  # A beam's.
@@ -58,9 +61,19 @@ class AnySearch(Config):
         return changed
 
 
+def _sorted_words(given: Any) -> str:
+    """Words as text, sorted: those of a list, or of a text with commas."""
+    words = given if isinstance(given, list | tuple) else str(given).split(",")
+    return " ".join(sorted({token for word in words for token in tokenize(str(word))}))
+
+
 class SearchOptions(AnySearch):
     """How captions are searched for."""
 
+    without: Annotated[str, BeforeValidator(_sorted_words)] = Field(
+        "", title="WORDS", description="words that no caption has, nor their plurals: man,woman"
+    )
+    begin: str = Field("", title="TEXT", description="how captions begin: 'a photo of'")
     truth_weight: float = Field(
         0.0,
         ge=0,
@@ -74,6 +87,16 @@ class SearchOptions(AnySearch):
         description="attention, or attention times its gradient; of models of transformers",
     )
     detailed: bool = Field(False, description="a caption of several sentences; of Florence-2")
+
+    @property
+    def forbidden_words(self) -> frozenset[str]:
+        """The words of `without`, and their plurals."""
+        return frozenset().union(*map(word_forms, self.without.split()))
+
+    def allows(self, words: Sequence[str]) -> bool:
+        """Whether a caption of these words begins as asked for, without forbidden ones."""
+        begins = [*words][: len(begin := tokenize(self.begin))] == begin
+        return begins and self.forbidden_words.isdisjoint(words)
 
 
 class TranslationSearch(AnySearch):

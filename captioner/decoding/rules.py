@@ -1,13 +1,14 @@
 """The rules of a search, declared once: torch, the graphs and the page take these arrays."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from captioner.arrays import Array
 from captioner.decoding.options import AnySearch
+from captioner.text.vocabulary import Vocabulary
 
 ORDER = 4
 """The n of the n-grams that a search keeps to. Triples would allow "playing on a basketball":
@@ -70,12 +71,24 @@ class Constraints:
     """The limits that a search sets, with what the vocabulary adds; see `Rules`.
 
     forbidden, repeatable: tokens. ngram_table: of NumPy, or of torch on the model's device.
+    begin: the tokens of a given beginning.
     """
 
     search: AnySearch = field(default_factory=AnySearch)
     forbidden: tuple[int, ...] = ()
     repeatable: tuple[int, ...] = ()
     ngram_table: Any = None
+    begin: tuple[int, ...] = ()
+
+    def steps(self, vocabulary_size: int) -> list[Rules]:
+        """The rules of each step of the given beginning, then those of all later steps.
+
+        The first forbid all tokens but one, and let words repeat.
+        """
+        free = replace(self, search=AnySearch(maximum_length=self.search.maximum_length))
+        rules, tokens = free.rules(vocabulary_size), np.arange(vocabulary_size)
+        forced = [rules._replace(forbidden=tokens != token) for token in self.begin]
+        return [*forced, self.rules(vocabulary_size)]
 
     def rules(self, vocabulary_size: int) -> Rules:
         """The rules as arrays of NumPy."""
@@ -84,7 +97,7 @@ class Constraints:
         block, beyond = search.block_ngrams, search.maximum_length + 1
         return Rules(
             forbidden=np.isin(tokens, self.forbidden),
-            minimum_length=np.array(search.minimum_length),
+            minimum_length=np.array(max(search.minimum_length, len(self.begin))),
             maximum_length=np.array(search.maximum_length),
             repeatable=np.isin(tokens, self.repeatable),
             repeat_distance=np.array(search.repeat_distance),
@@ -133,6 +146,13 @@ def ngram_table(keys: Array, vocabulary_size: int) -> Array:
             displaced = displaced[stays & (displaced >= 0) & (displaced != left)]
             left = np.concatenate([left[~stays], displaced])
         modulus += modulus // 8
+
+
+def sentence_keys(tokens: Sequence[int], vocabulary_size: int) -> Array:
+    """The `ngram_keys` (T,) of T tokens, with starts before them."""
+    padded = np.array([*[Vocabulary.start] * (ORDER - 1), *tokens], np.int64)
+    columns = [padded[place:][: len(tokens)] for place in range(ORDER)]
+    return np.asarray(ngram_keys(columns, vocabulary_size))
 
 
 def is_in_table(table: Any, key: int, vocabulary_size: int) -> bool:

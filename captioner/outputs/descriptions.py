@@ -26,7 +26,7 @@ from captioner.model_folders import DEMO_PHOTO
 from captioner.outputs.embedding import TEMPORARY, Embedder
 from captioner.outputs.lines import formatted_caption
 from captioner.outputs.options import OutputOptions
-from captioner.text.languages import ENGLISH, is_noun
+from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, Report, ignore
 from captioner.vision.raw import RAW_SUFFIXES
 
@@ -151,12 +151,10 @@ class Descriptions:
         return next(found, "")
 
     def _description(self, caption: Caption, by_person: bool) -> Description:
-        # Keywords are English nouns; doubt is one, for photo managers to search by.
-        words = dict.fromkeys((caption.original or caption).words)
-        keywords = [*filter(is_noun, words), *filter(None, [caption.doubt])]
         confidence = None if by_person else caption.shown_confidence
         text, language = on_a_line(caption.text), caption.language or ENGLISH
         overwrite = self._options.overwrite_descriptions
+        keywords = caption.keywords
         return Description(text, keywords, language, confidence, by_person, overwrite=overwrite)
 
     def _words_kept(self, photo: str, description: Description) -> str:

@@ -147,11 +147,12 @@ class JsonLines:
 
     def _check_origin(self, record: Record, origin: Record) -> None:
         options = self._options
-        was = {**record.get("search", {}), **record, "language": record.get("language") or ENGLISH}
-        now = {**options.search, **origin, "language": options.language or ENGLISH}
-        names = [name for name in ("digest", "translator", *options.search) if name in was]
-        always = ("language", "calibration")
-        differing = [name for name in (*always, *names) if was.get(name) != now.get(name)]
+        free = {"without": "", "begin": "", "calibration": None, "language": ENGLISH}
+        was = {**free, **record.get("search", {}), **record}
+        free["language"] = options.language or ENGLISH
+        now = {**free, **options.search, **origin.get("search", {}), **origin}
+        names = ["digest", "translator", *(free | options.search)]
+        differing = [name for name in names if name in was and was[name] != now.get(name)]
         is_named_so = os.path.normpath(was["model"]) == os.path.normpath(now["model"])
         if (differing or ("digest" not in was and not is_named_so)) and not options.resume_any:
             raise UserError(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from html import escape
 from string import Formatter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
 
-FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")
+_PLAIN = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")
+FIELDS = (*_PLAIN, "keywords", "img")
 """Of a format."""
 
 
@@ -35,7 +39,9 @@ def formatted(form: str, values: Mapping[str, Any]) -> str:
 def formatted_caption(form: str, path: str, caption: Caption, rank: int = 1) -> str:
     """A line for a caption of a photo in a format."""
     values = {name: getattr(caption, name, None) for name in FIELDS}
-    return formatted(form, {**values, "path": path, "caption": caption.text, "rank": rank})
+    values |= {"path": path, "caption": caption.text, "rank": rank}
+    values["img"] = f'<img src="{quote(os.fsencode(path))}" alt="{escape(caption.text)}">'
+    return formatted(form, {**values, "keywords": ", ".join(caption.keywords)})
 
 
 def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None) -> Iterator[str]:

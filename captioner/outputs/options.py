@@ -64,9 +64,12 @@ class OutputOptions(Config):
     gif: Text | None = _text("PATH", "animate: a .gif, or a folder for many")
     html: Text | None = _text("FILE", "write a page on which to point at words")
     title: Text | None = _text("TEXT", "heading of the page of --html")
+    keywords: Literal["none", "nouns", "all"] = Field(
+        "nouns", title="KIND", description="none, nouns that are sure, or all content words"
+    )
     strength: Probability = Field(0.8, description="of the overlays, 0 to 1")
     text: bool = _switch("beside each photo, write the caption as photo.txt")
-    embed: bool = _switch("write caption and nouns into the photos, by exiftool")
+    embed: bool = _switch("write caption and keywords into the photos, by exiftool")
     min_confidence: Probability = Field(0.0, description="describe no photo by a less sure caption")
     dry_run: bool = _switch("say what --xmp, --text and --embed would write, and do not")
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import Caption
+from captioner.caption.confidence import sure_nouns
 from captioner.errors import UserError, counted
 from captioner.memory_limits import allowed_cores
 from captioner.outcomes import MOST_WORKERS, Failed
@@ -141,7 +142,8 @@ class Outputs:
         if isinstance(item, Failed):
             return Drawn(item)
         record = self._by_person.get(item.name or "")
-        drawn = Drawn(_in_words_of(record, item) if record else item, problems=problems)
+        caption = _in_words_of(record, item) if record else item
+        drawn = Drawn(caption.with_keywords(self._options.keywords), problems=problems)
         if loaded and item.name not in self.finished:
             wanted = self._drawings.files(loaded.name or "")
             written = files.write_each(wanted, partial(self._drawings.write, loaded))
@@ -283,9 +285,10 @@ def _in_words_of(record: Record, caption: Caption) -> Caption:
     """A caption with the words of a record by a person."""
     text = " ".join(record.get("caption", "").split())
     words = tuple(text.split() if caption.language else tokenize(text))
-    original = caption.language and replace(caption, words=())  # Keywords are English.
-    caption = replace(caption, text=text, words=words, original=original or None, alternatives=())
-    return replace(caption, confidence=1.0, sure=None)
+    found = tuple(word for word in caption.keywords if word in text)
+    caption = replace(caption, text=text, words=words, original=None, alternatives=())
+    caption = replace(caption, confidence=1.0, word_confidence=None, sure=None)
+    return replace(caption, keywords=found if caption.language else sure_nouns(caption, 0.0))
 
 
 @contextmanager

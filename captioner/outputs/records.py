@@ -37,6 +37,7 @@ class _OfCaption(TypedDict, total=False):
     confidence: float | None
     sure: bool | None
     word_confidence: list[float | None] | None
+    keywords: list[Text]
     language: Text | None
     words: list[Text]
 
@@ -137,6 +138,7 @@ def records_csv(records: Sequence[Record], is_excel: bool) -> str:
     rows = list(chain.from_iterable(map(rows_of, records)))
     for row in rows:
         words = row.pop("words")
+        row["keywords"] = ", ".join(row["keywords"] or ()) or None
         if scores := row["word_confidence"]:
             pairs = zip(words, scores, strict=False)
             row["word_confidence"] = ", ".join(f"{w} {n:.2f}" for w, n in pairs if n is not None)

@@ -127,6 +127,7 @@ class CaptionAnswer(BaseModel):
     word_confidence: list[float | None] | None = Field(
         None, description="probability that people say each word, or the same in other words"
     )
+    keywords: list[str] = Field(description="nouns that are sure, in the caption's language")
     maps: list[list[list[float]]] | None = Field(None, description="rows, for each word")
     language: str | None = Field(None, description="of a translated caption")
     original: CaptionAnswer | None = Field(None, description="what was translated")

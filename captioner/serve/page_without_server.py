@@ -103,7 +103,7 @@ def write_page(folder: Path) -> None:
 
 def _inputs(constraints: Constraints, vocabulary_size: int) -> dict[str, Any]:
     """The arrays of `search_inputs` as type, shape and values, without the n-grams."""
-    arrays = search_inputs(replace(constraints, ngram_table=None), vocabulary_size)
+    arrays = search_inputs(replace(constraints, ngram_table=None), vocabulary_size)[-1]
     return {
         name: {"type": array.dtype.name, "shape": array.shape, "values": array.ravel().tolist()}
         for name, array in arrays.items()

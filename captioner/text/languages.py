@@ -44,6 +44,9 @@ FUNCTION_WORDS = _FUNCTION_WORDS[ENGLISH]
 
 _NOUNS = word_list("nouns")
 MODIFIERS = word_list("no_nouns")  # Adjectives, numbers and other frequent words.
+_PEOPLE, _GARMENTS, _MORE_VERBS, _MORE_ADJECTIVES, _PLACES, _DETERMINERS = word_paragraphs("kinds")
+_FALSE_NOUNS, _VAGUE = word_paragraphs("no_keywords")
+_NO_NOUNS = MODIFIERS | _FALSE_NOUNS | _MORE_VERBS | _MORE_ADJECTIVES
 
 
 def is_function_word(word: str, language: str) -> bool:
@@ -58,12 +61,27 @@ def is_function_word(word: str, language: str) -> bool:
     return bool(parts) and _FUNCTION_WORDS.get(code, frozenset()).issuperset(parts)
 
 
+def content_words_of(words: Sequence[str], language: str) -> list[str]:
+    """The words without punctuation and the article of "l'eau"; "" in place of function words."""
+    signs = r"^\W+|\W+$|^\w{1,2}['’](?=\w)"
+    return ["" if is_function_word(word, language) else re.sub(signs, "", word) for word in words]
+
+
+_PLURALS = [end.split("/") for end in word_list("plurals")]
+
+
+def word_forms(word: str) -> set[str]:
+    """An English word and what may be its plural; a possessive is two tokens."""
+    plurals = {word.removesuffix(end) + new for end, new in _PLURALS if word.endswith(end)}
+    return {word, *(plurals or {f"{word}s"})}
+
+
 def is_noun(word: str) -> bool:
     """Whether a word of a caption is likely a noun; rare verbs and adjectives count as nouns.
 
-    Function words, `MODIFIERS`, and unknown words in -ing, -ed and -ly do not.
+    Function words, `MODIFIERS`, verbs, adjectives, and unknown words in -ing, -ed and -ly do not.
     """
-    if word in FUNCTION_WORDS or word in MODIFIERS or not word.replace("-", "").isalpha():
+    if word in FUNCTION_WORDS or word in _NO_NOUNS or not word.replace("-", "").isalpha():
         return False
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
 
@@ -73,7 +91,6 @@ WORD_KINDS = ("thing", "person", "action", "quality", "place", "number")
 nouns of prepositions of place, and adverbs; numbers and quantities."""
 
 _QUANTITIES, _PARTS, _COLOURS, _ADJECTIVES, _ADVERBS, _VERBS = word_paragraphs("no_nouns")
-_PEOPLE, _GARMENTS, _MORE_VERBS, _MORE_ADJECTIVES, _PLACES, _DETERMINERS = word_paragraphs("kinds")
 _OF_WORD = {
     **dict.fromkeys(_VERBS | _MORE_VERBS, "action"),
     **dict.fromkeys(_COLOURS | _ADJECTIVES | _MORE_ADJECTIVES, "quality"),
@@ -109,6 +126,17 @@ def word_kinds(words: Sequence[str]) -> list[str | None]:
             place = False
         kinds.append(kind)
     return kinds
+
+
+def are_keywords(words: Sequence[str]) -> list[bool]:
+    """Which of a tokenised caption's words are nouns that a person would search for.
+
+    "Slide" is one after an article alone; "group", "top" and "photo" never are.
+    """
+    return [
+        word not in _VAGUE and (is_noun(word) or (word in _VERBS and kind != "action"))
+        for word, kind in zip(words, word_kinds(words), strict=True)
+    ]
 
 
 # The signs that mark a space in subwords and its absence in words.

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import snowballstemmer
 
 from captioner.arrays import Array
 from captioner.caption.caption import Caption
 from captioner.errors import UserError
 from captioner.outcomes import Failed, with_results
-from captioner.text.languages import is_english, language_tag
+from captioner.text.languages import (
+    content_words_of,
+    is_english,
+    is_noun,
+    language_tag,
+)
 from captioner.translate.translation import Translation
 
 if TYPE_CHECKING:
@@ -40,7 +46,6 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
         originals are translated.
     language: the tag of the language that the translator writes, such as "de"; "en", of any
         region, gives the English captions as they are.
-
     The map of a word is the mean of the caption's maps, weighted by the word's alignment: without
     the end and full stops, and without weights below `LEAST_ALIGNMENT` of the largest: a little
     of a narrow map outshines the wide one of the word that is meant. A word aligned to nothing has
@@ -111,11 +116,43 @@ def _with_translation(caption: Caption, translation: Translation, language: str)
         word_log_probabilities=tuple(((of_words > 0) @ np.array(terms)).tolist()),
         attention=attention.astype(np.float32),
         word_confidence=None,
+        keywords=_keywords(caption, words, alignment, language),
         sure=caption.sure if translation.sure else False,
         alternatives=(),
         language=language,
         original=replace(caption, alternatives=()),
     )
+
+
+def avoiding(translator: Translator, language: str, words: frozenset[str]) -> Translator:
+    """The translator, writing nothing that has the stem of what it writes for English words.
+
+    Case matters for the nouns of German: "junge" is no boy.
+    """
+    name = {"de": "german", "fr": "french"}.get(language.partition("-")[0])
+    stem: Callable[[str], str] = snowballstemmer.stemmer(name).stemWord if name else str
+    stems: set[str] = set()
+    for form in sorted(words):
+        split = ("the", form, "is", "standing", "in", "the", "water")  # T
+        maps, terms = np.zeros((len(split), 1, 1), np.float32), (0.0,) * len(split)
+        given = Caption(" ".join(split), split, 0.0, terms, maps, keywords=(form,))
+        (found,) = _translate([given], translator, language)
+        cases = [str] if name == "german" and is_noun(form) else [str.lower, str.capitalize]
+        stems |= {stem(case(word)) for word in found.keywords for case in cases}
+    return replace(translator, avoid=lambda one: stem(*content_words_of([one], language)) in stems)
+
+
+def _keywords(
+    caption: Caption, words: Sequence[str], alignment: Array, language: str
+) -> tuple[str, ...]:
+    """The content word that is aligned most to each English keyword, each once.
+
+    alignment: (W, T), of the translation's words with the caption's.
+    """
+    content = content_words_of(words, language)  # W
+    rows = zip(caption.words, alignment.T, strict=True)
+    shares = [row * list(map(bool, content)) for word, row in rows if word in caption.keywords]
+    return tuple(dict.fromkeys(content[row.argmax()] for row in shares if row.max(initial=0) > 0))
 
 
 def _alignment(of_words: Array, weights: Array, of_source: Array) -> Array:

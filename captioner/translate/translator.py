@@ -2,9 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -43,6 +44,7 @@ class Translator:
     capitals: which lines are rewritten as sentences, see `as_sentence`; the translation of a line
         in upper case is in upper case too.
     unsure_below: translations of less confidence are not `sure`.
+    avoid: whether no translation may have a word; one that has it is searched for anew.
     """
 
     backend: TranslationBackend
@@ -51,6 +53,7 @@ class Translator:
     card: str = ""
     capitals: Capitals = "keep"
     unsure_below: float = 0.5
+    avoid: Callable[[str], bool] | None = None
 
     def __repr__(self) -> str:
         sizes = f"{len(self.source):,} source and {len(self.target):,} target tokens"
@@ -114,7 +117,6 @@ class Translator:
         batch_size: sentences decoded together, sorted by length.
         on_error: `raise` raises `UserError` for a sentence that is not a string; `skip` gives a
             `Failed` with the reason in place of its translation.
-
         Entities of HTML are unescaped, typographic marks straightened. An empty sentence has an
         empty translation. A sentence that is too long is cut with a `UserWarning` that names it;
         see `Translation.truncated`. A translation that reaches the maximum length has
@@ -164,12 +166,26 @@ class Translator:
             tokens = [self.source.indices(sources[index].tokens) for index in chosen]
             batch = self.backend.search(tokens, search, forbidden, generator)
             for index, hypotheses in zip(chosen, batch, strict=True):
+                avoided = forbidden
+                while found := [*self._tokens_to_avoid(hypotheses[: search.n_best])]:
+                    avoided = (*avoided, *found)
+                    read = [self.source.indices(sources[index].tokens)]
+                    (hypotheses,) = self.backend.search(read, search, avoided, generator)
                 best, *others = [
                     self._translation(sources[index], hypothesis)
                     for hypothesis in hypotheses[: search.n_best]
                 ]
                 translations[index] = replace(best, alternatives=tuple(others))
         return translations
+
+    def _tokens_to_avoid(self, hypotheses: Sequence[Hypothesis]) -> Iterator[int]:
+        """The longest token of each word that `avoid` names."""
+        for hypothesis in hypotheses:
+            tokens = iter(hypothesis.tokens)
+            for word in self.target.words(self.target.tokens(hypothesis.tokens)):
+                of_word = list(islice(tokens, word.size))
+                if self.avoid and self.avoid(word.text):
+                    yield max(of_word, key=lambda token: len(self.target.tokens([token])[0]))
 
     def _translation(self, source: _Source, hypothesis: Hypothesis) -> Translation:
         read = source.tokens

@@ -95,6 +95,8 @@ def test_it_is_listed_and_what_it_cannot_do_is_refused(
         load_model(folder)
     sample = ["caption", "photos/sky.png", "--model", "model", "--sample"]
     assert "has one engine, 'colours', and no 'torch'" in refused(sample)
+    begin = ["caption", "photos/sky.png", "--model", "model", "--begin", "a red"]
+    assert "by 'colours' cannot be given 'begin'" in refused(begin)
     (folder / "config.json").write_text('{"backend": "colors"}')
     assert "needs the backend 'colors' of another package" in refused(sample[:-1])
 

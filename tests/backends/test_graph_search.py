@@ -73,9 +73,10 @@ def graphs() -> dict[str, Any]:
     alpha=st.sampled_from([0.0, 0.7]),
     beta=st.sampled_from([0.0, 0.3]),
     share=st.sampled_from([0.02, 0.3, 1.0]),
+    begin=st.lists(st.sampled_from([4, 5, 8]), max_size=2),
 )
 def test_numpy_and_a_graph_find_what_torch_finds(
-    graphs, sources, width, minimum, more, block, distance, alpha, beta, share
+    graphs, sources, width, minimum, more, block, distance, alpha, beta, share, begin
 ) -> None:
     options = SearchOptions(
         beam=width,
@@ -88,7 +89,7 @@ def test_numpy_and_a_graph_find_what_torch_finds(
     keys = np.arange(SIZE**4)
     keys = keys[np.random.default_rng(len(sources)).random(SIZE**4) < share]
     table = ngram_table(keys, SIZE)
-    constraints = Constraints(options, FORBIDDEN, REPEATABLE, table)
+    constraints = Constraints(options, FORBIDDEN, REPEATABLE, table, tuple(begin))
     numbers = torch.tensor([[source, 1.0, 2.0] for source in sources], dtype=torch.float32)
     expected = decode(
         Chain(),

@@ -127,6 +127,7 @@ def test_a_caption_as_text_and_as_json() -> None:
         "words": ["a", "dog"],
         "log_probability": -1.5,
         "word_log_probabilities": [-0.25, -1.0],
+        "keywords": [],
     }
     assert several.to_dict()["alternatives"] == [caption.to_dict()] * 2
 

@@ -17,6 +17,7 @@ from samples import CAPTION, Give, Output, make_captioner, save_photo, write_xmp
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
 from captioner.data.xmp import Description
+from captioner.text.languages import FUNCTION_WORDS
 
 BOTH = [*CAPTION, "a.png", "b.png"]
 
@@ -139,6 +140,14 @@ def test_a_format_takes_fields_and_leaves_missing_ones_empty(folder: Path, capsy
         f"{path}\t1\t{str(record['caption'])[:3]}\t{record['score']:.2f}\t\t{{}}\n\n"
         for path, record in found.items()
     )
+    save_photo(Path('a "b" & c.png'))
+    form = ["--format", "{keywords}: {img}", "--keywords", "all"]
+    assert main([*CAPTION, 'a "b" & c.png', *form, "--csv", "o.csv"]) == 0
+    (row,) = csv.DictReader(Path("o.csv").read_text().splitlines())
+    image = f'<img src="a%20%22b%22%20%26%20c.png" alt="{row["caption"]}">'
+    assert capsys.readouterr().out == f"{row['keywords']}: {image}\n"
+    content = [word for word in row["caption"].split() if word not in FUNCTION_WORDS]
+    assert row["keywords"] == ", ".join(dict.fromkeys(content))
 
 
 def test_a_table_on_standard_output_is_alone_there(folder: Path, capsys: Output) -> None:
@@ -190,7 +199,7 @@ def test_captions_are_translated_in_every_output(folder: Path, capsys: Output) -
     sidecar = Path("a.xmp").read_text(encoding="utf-8")
     assert f'xml:lang="fr-CA">{found["caption"]}<' in sidecar
     write_xmp(Path("a.xmp"), Description("un chien", [], "fr-CA"))  # In its place.
-    assert Path("a.xmp").read_text(encoding="utf-8").count("fr-CA") == 1
+    assert Path("a.xmp").read_text(encoding="utf-8").count("fr-CA") == 2  # Its alt text, too.
     assert Path("a.jpg").is_file()
     assert [part for part in ('lang="fr-CA"', *found["words"]) if part not in page] == []
 

@@ -47,6 +47,8 @@ def test_a_sidecar_of_another_program_is_merged(tmp_path: Path) -> None:
         assert exiftool(path) == before | {
             "XMP-dc:Description": caption,
             "XMP-dc:Description-en": caption,
+            "XMP-iptcCore:AltTextAccessibility": caption,
+            "XMP-iptcCore:AltTextAccessibility-en": caption,
             "XMP-dc:Subject": ["holiday", "dog", nouns[-1]],
         }
     text = path.read_text(encoding="utf-8")
@@ -145,7 +147,7 @@ def written(photo: str, confidence: float | None, sure: bool, *options: str) -> 
     outputs = Outputs(parsed(*options), {photo: photo})
     before = set(Path().iterdir())
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
-    caption = replace(caption, confidence=confidence, sure=sure, name=photo)
+    caption = replace(caption, confidence=confidence, sure=sure, name=photo, keywords=("dog",))
     assert not outputs.add(outputs.draw(caption))
     outputs.finish()
     return sorted(str(path) for path in set(Path().iterdir()) - before)
@@ -166,7 +168,9 @@ def test_doubt_goes_along_and_can_be_left_out(folder: Path, capsys: Output) -> N
     assert written("b.png", 0.7, True, *beside) == ["b.txt", "b.xmp"]
     doubtful, sure = (Path(name).read_text() for name in ("a.xmp", "b.xmp"))
     assert ">0.50</captioner:confidence>" in doubtful
-    assert (doubtful.count(">not sure<"), sure.count(">not sure<")) == (2, 0)
+    assert (doubtful.count(">dog<"), sure.count(">dog<"), doubtful.count("not sure")) == (2, 2, 0)
+    written("b.png", 0.7, True, *beside, "--keywords", "none")
+    assert ">dog<" not in Path("b.xmp").read_text()
 
 
 def test_a_dry_run_says_what_it_would_write(folder: Path, capsys: Output) -> None:

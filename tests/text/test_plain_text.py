@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
+from captioner.model_folders import model_folder
 from captioner.text.languages import (
+    are_keywords,
     as_sentence,
     is_function_word,
     is_noun,
@@ -18,6 +20,7 @@ from captioner.text.languages import (
     word_kinds,
 )
 from captioner.text.tokenizer import tokenize
+from captioner.text.vocabulary import Vocabulary
 
 
 def test_plain_text_by_example() -> None:
@@ -128,6 +131,29 @@ def test_function_words_are_those_of_a_language(language: str, caption: str, con
 def test_nouns_of_a_caption(caption: str, expected: str) -> None:
     words = dict.fromkeys(tokenize(caption))
     assert [word for word in words if is_noun(word)] == expected.split()
+
+
+KEYWORDS = {
+    "a group of people standing on top of a hill": "people hill",
+    "a close up photo of a slide and a cook in a kitchen": "slide cook kitchen",
+    "two dogs chase each other whilst a girl goes down a slide": "dogs girl slide",
+    "a picture of a wooden living room with seating and several items": "room seating",
+}
+NO_NOUNS = "adult bald chases crowded finish homemade jumps lies martial mid though two whilst"
+
+
+@pytest.mark.parametrize(("text", "expected"), KEYWORDS.items())
+def test_keywords_by_hand(text: str, expected: str) -> None:
+    words = text.split()
+    chosen = [word for word, is_one in zip(words, are_keywords(words), strict=True) if is_one]
+    assert chosen == expected.split()
+
+
+def test_nouns_among_the_words_of_the_packaged_captioner() -> None:
+    words = Vocabulary.load(model_folder("default") / "vocabulary.json").words[4:]
+    nouns = {word for word in words if is_noun(word)}
+    assert 1200 < len(nouns) < 1300  # Read one by one.
+    assert nouns.isdisjoint(NO_NOUNS.split())
 
 
 CASES = {

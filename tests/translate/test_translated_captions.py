@@ -19,7 +19,8 @@ def caption(words: tuple[str, ...] = WORDS, text: str = "a man's dog") -> Captio
     """The map of word n is all on cell n of 2x2."""
     attention = np.eye(4, dtype=np.float32)[: len(words)].reshape(-1, 2, 2)
     terms = (-0.5,) * len(words)
-    return Caption(text, words, -2.5, terms, attention, score=-1.5, confidence=0.4, sure=True)
+    caption = Caption(text, words, -2.5, terms, attention, score=-1.5, confidence=0.4, sure=True)
+    return replace(caption, keywords=("man", "dog"))
 
 
 def translated(text: str, target: list[Word], weights: list[list[float]], source: str) -> Caption:
@@ -56,6 +57,7 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     ]
     found = translated("Der Hund, Manns.", target, weights, "a man ' s dog .")
     assert (found.text, found.words) == ("Der Hund, Manns", ("Der", "Hund,", "Manns"))
+    assert found.keywords == ("Manns", "Hund")
     expected = np.array([[0.5, 0.0, 0.0, 0.5], [0.4, 0.0, 0.0, 0.6], [0, 2 / 3, 1 / 3, 0.0]])
     np.testing.assert_allclose(found.attention, expected.reshape(3, 2, 2), rtol=1e-5)
     assert (found.word_log_probabilities, found.log_probability) == ((-1.0, -5.0, -5.0), -21.5)
