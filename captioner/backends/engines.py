@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from captioner.errors import INSTALL, GraphError, UserError
 from captioner.model_folders import ModelFolder
+from captioner.models.score_config import scores as scores
 
 if TYPE_CHECKING:
     import torch

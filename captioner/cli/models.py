@@ -159,7 +159,7 @@ def run_info(arguments: argparse.Namespace) -> None:
 
 
 def _description(folder: ModelFolder) -> str:
-    from captioner.backends.engines import ENGINES, other_backends
+    from captioner.backends.engines import ENGINES, other_backends, scores
     from captioner.loading import load, load_translator
 
     if folder.kind == "translator":
@@ -168,4 +168,5 @@ def _description(folder: ModelFolder) -> str:
         return folder.described({name: f"{len(part):,} tokens" for name, part in sizes.items()})
     words = load(folder.path).backend.vocabulary_size
     backends = ", ".join([*ENGINES["captioner"], *other_backends()])
-    return folder.described({"vocabulary": f"{words:,} words", "backends": backends})
+    known = {"backends": backends, "scores": ", ".join(scores())}
+    return folder.described({"vocabulary": f"{words:,} words", **known})
