@@ -1,0 +1,55 @@
+"""Attention maps of captions as numbers: a file for NumPy, or a Parquet table."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from zipfile import ZipFile
+
+import numpy as np
+
+from captioner.arrays import Array
+from captioner.caption.caption import Caption
+from captioner.files import atomic_path, refuse_os_errors
+from captioner.tables import parquet_table
+
+SUFFIXES = (".npz", ".parquet")
+AddMaps = Callable[[Caption], None]
+
+_TYPES = {"image": "string", "words": "string[]", "maps": "float[]"}
+_TYPES |= {"rows": "int32", "columns": "int32"}
+
+
+@contextmanager
+def saved_maps(path: str) -> Iterator[AddMaps]:
+    """Yields a function that adds the maps of a caption; the file is complete at the end.
+
+    .npz: `names` (N,) of the photos, and of photo i `words_i` (T,) and `maps_i` (T, rows, columns).
+    .parquet: a row a photo; `maps` are T * rows * columns floats, see `rows` and `columns`.
+    """
+    if path.lower().endswith(".parquet"):
+        with parquet_table(path, _TYPES) as add_rows:
+            yield lambda caption: add_rows([_row(caption)])
+        return
+    names: list[str] = []
+    with atomic_path(path) as temporary, ZipFile(temporary, "w") as archive:
+
+        def write(name: str, array: Array) -> None:
+            with (
+                refuse_os_errors(f"cannot write {path}"),
+                archive.open(f"{name}.npy", "w") as file,
+            ):
+                np.lib.format.write_array(file, array)
+
+        def add(caption: Caption) -> None:
+            write(f"words_{len(names)}", np.array(caption.words, str))  # (T,)
+            write(f"maps_{len(names)}", caption.attention)  # (T, rows, columns)
+            names.append(caption.name or "")
+
+        yield add
+        write("names", np.array(names, str))  # (N,)
+
+
+def _row(caption: Caption) -> dict[str, object]:
+    _, rows, columns = caption.attention.shape
+    flat = caption.attention.ravel()  # (T * rows * columns)
+    shown = {"image": caption.name, "words": list(caption.words), "maps": flat}
+    return {**shown, "rows": rows, "columns": columns}
