@@ -80,7 +80,9 @@ def test_maps_are_saved_as_numbers(folder: Path, refused: Refused) -> None:
     Path("photos/broken.png").write_text("no photo")
     options = ["--jsonl", "o.jsonl", "--save-maps", "maps.npz"]
     assert caption(*options) == 2
-    captions = load("tiny-model", engine="torch").caption(["photos/=b.png", "photos/a.png"], batch_size=1)
+    captions = load("tiny-model", engine="torch").caption(
+        ["photos/=b.png", "photos/a.png"], batch_size=1
+    )
     saved = np.load("maps.npz")
     assert saved["names"].tolist() == ["photos/=b.png", "photos/a.png"]
     for number, each in enumerate(captions):
