@@ -43,7 +43,6 @@ CONFIGS = {
     "general": config("luong", bidirectional=True),
     "concat": config("luong", score="concat", cell="gru", layers=3),
     "cosine": config("luong", score="cosine"),
-    "scaled_dot": config("luong", score="scaled_dot"),
     "dot, not fed": config("luong", score="dot", input_feeding=False, bidirectional=True),
     "concat, not fed": config("luong", score="concat", input_feeding=False, cell="gru"),
     "local-m": config("luong", attention="local-m"),

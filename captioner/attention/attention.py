@@ -11,6 +11,8 @@ from captioner.attention.memory import Memory, checked_mask, refuse_empty_rows
 from captioner.attention.scores import ScaledDotProductScore, Score
 from captioner.attention.selection import Attended, HardSelection, SoftSelection, masked_softmax
 
+Selection = SoftSelection | HardSelection
+
 
 class Attention(nn.Module):
     """Attends to a memory, by soft selection by default. Stateless: the memory is an argument.
@@ -19,10 +21,7 @@ class Attention(nn.Module):
     """
 
     def __init__(
-        self,
-        score: Score,
-        selection: SoftSelection | HardSelection | None = None,
-        temperature: float = 1.0,
+        self, score: Score, selection: Selection | None = None, temperature: float = 1.0
     ) -> None:
         super().__init__()
         self.score = score

@@ -33,6 +33,12 @@ class Score(nn.Module):
 class DotScore(Score):
     """q . k. Luong et al. 2015, section 3.1, `dot`. Needs H = D."""
 
+    def __init__(self, query_size: int = 0, memory_size: int = 0, *_: int) -> None:
+        super().__init__()
+        if query_size != memory_size:
+            sizes = f"queries have {query_size} numbers and values {memory_size}"
+            raise ValueError(f"{sizes}; general takes any sizes")
+
     def forward(self, query: Tensor, memory: Memory) -> Tensor:
         """Queries (..., Q, D) and a memory -> scores (..., Q, L)."""
         return query @ memory.keys.transpose(-2, -1)  # (..., Q, L)

@@ -4,6 +4,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -103,13 +104,12 @@ def bleu_metric(translations: Sequence[str], references: Sequence[str]) -> Metri
     scores = [bleu.sentence_score(one, [other]) for one, other in pairs]
     terms = [[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in scores]
 
-    def of_sums(sums: FloatArray) -> float:
+    def of_sums(sums: FloatArray) -> FloatArray:
         counts, totals, lengths = np.split(sums.astype(int), [4, 8])
-        return float(bleu.compute_bleu(counts.tolist(), totals.tolist(), *lengths.tolist()).score)
+        found = bleu.compute_bleu(counts.tolist(), totals.tolist(), *lengths.tolist())
+        return np.array([found.score])
 
-    def of_totals(sums: FloatArray) -> FloatArray:
-        return np.apply_along_axis(of_sums, -1, sums)[..., None]  # (..., 1)
-
+    of_totals = partial(np.apply_along_axis, of_sums, -1)  # (..., 10) -> (..., 1)
     per_sentence = np.array([each.score for each in scores])
     return Metric(("BLEU",), per_sentence, np.array(terms, np.float64), of_totals)
 

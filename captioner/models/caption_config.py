@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_v
 from typing_extensions import Self
 
 from captioner.errors import did_you_mean, near_names
-from captioner.models.score_config import SAME_SIZE, ScoreConfig
+from captioner.models.score_config import ScoreConfig
 from captioner.schema import Config, Fraction, Kinds, Size
 from captioner.vision.encoder_config import EncoderConfig
 from captioner.vision.families import encoder_config
@@ -52,15 +52,6 @@ class DecoderConfig(CaptionDecoderConfig):
     temperature: float = Field(
         1.0, gt=0, le=1_000, description="divides attention scores; below 1 maps are narrower"
     )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.score.kind in SAME_SIZE and self.hidden_size != self.memory_size:
-            sizes = f"hidden_size {self.hidden_size} to be memory_size {self.memory_size}"
-            raise ValueError(
-                f"score.kind {self.score.kind!r} needs {sizes}; general takes any sizes"
-            )
-        return self
 
 
 class TransformerDecoderConfig(CaptionDecoderConfig):

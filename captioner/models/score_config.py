@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
-from typing_extensions import Self
+from pydantic import AfterValidator, Field
 
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.schema import Config
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 GROUP = "captioner.scores"
 """Of entry points: `name = "module:Class"`, a `Score` made of the sizes H, D and A."""
 
+_MODULE = "captioner.attention.scores"
 _CLASSES = {
     "additive": "AdditiveScore",
     "concat": "ConcatScore",
@@ -25,17 +25,13 @@ _CLASSES = {
     "scaled_dot": "ScaledDotProductScore",
     "cosine": "CosineScore",
 }
-SAME_SIZE = ("dot", "scaled_dot")
-"""Scores that compare a query with a value as it is, so that H = D."""
 
 
 def scores() -> dict[str, EntryPoint]:
     """The score functions by name, the package's own first."""
-    module = "captioner.attention.scores"
-    ours = {name: EntryPoint(name, f"{module}:{kind}", GROUP) for name, kind in _CLASSES.items()}
-    return ours | {
-        point.name: point for point in entry_points(group=GROUP) if point.name not in ours
-    }
+    ours = [EntryPoint(name, f"{_MODULE}:{kind}", GROUP) for name, kind in _CLASSES.items()]
+    others = [point for point in entry_points(group=GROUP) if point.name not in _CLASSES]
+    return {point.name: point for point in (*ours, *others)}
 
 
 def _known(name: str) -> str:
@@ -46,32 +42,23 @@ def _known(name: str) -> str:
     return name
 
 
-ScoreName = Annotated[
-    str,
-    AfterValidator(_known),
-    Field(description=f"{', '.join(_CLASSES)}, or one of another package"),
-]
+_ABOUT = f"{', '.join(_CLASSES)}, or one of another package"
+ScoreName = Annotated[str, AfterValidator(_known), Field(description=_ABOUT)]
 
 
 class ScoreConfig(Config):
-    """How a place is scored."""
+    """How a place is scored. Fields besides `kind` are options of the score's class."""
 
     kind: ScoreName = "additive"
     activation: Literal["tanh", "relu"] = Field(
-        "tanh", description="of additive; in the paper tanh"
+        "tanh", description="of additive; the paper's: tanh"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.activation != "tanh" and self.kind != "additive":
-            raise ValueError(f"activation {self.activation!r} is for kind additive")
-        return self
 
-
-def make_score(name: str, query_size: int, memory_size: int, attention_size: int) -> Score:
-    """The score function of a name, for queries (.., H) and values (.., D); with keys (.., A)."""
+def make_score(name: str, *sizes: int, **options: object) -> Score:
+    """The score function of a name. sizes: H of queries, D of values, and A."""
     try:
-        score: Score = scores()[name].load()(query_size, memory_size, attention_size)
+        score: Score = scores()[name].load()(*sizes, **options)
     except Exception as error:  # Of code that is not ours.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"the score {name!r} cannot be made: {reason}") from None

@@ -38,9 +38,8 @@ class ShowAttendTellDecoder(CaptionDecoder):
     def __init__(self, config: DecoderConfig, vocabulary_size: int) -> None:
         super().__init__(config)
         embedding, hidden, memory = config.embedding_size, config.hidden_size, config.memory_size
-        score = make_score(config.score.kind, hidden, memory, config.attention_size)
-        if isinstance(score, AdditiveScore):
-            score.activation = config.score.activation
+        options = config.score.model_dump(exclude={"kind"}, exclude_defaults=True)
+        score = make_score(config.score.kind, hidden, memory, config.attention_size, **options)
         selection = SoftSelection() if config.selection == "soft" else HardSelection()
         self.attention = Attention(score, selection, config.temperature)
         self.embedding = empty_embedding(vocabulary_size, embedding)
@@ -111,8 +110,8 @@ class ShowAttendTellDecoder(CaptionDecoder):
         of_context = self.lstm.weight_ih[:, self.config.embedding_size :]
         weights = _autocast(torch.cat([of_context, self.lstm.weight_hh], dim=1))
         score = self.attention.score
-        is_by_hand = type(score) is AdditiveScore and score.activation == "tanh"
-        is_by_hand = is_by_hand and cpu.enabled(tokens.device)
+        is_papers = type(score) is AdditiveScore and score.activation == "tanh"
+        is_by_hand = is_papers and cpu.enabled(tokens.device)
         recur = self._recur_on_cpu if is_by_hand else self._recur
         hidden, attended = recur(weights, word_gates, state, generator, expected)
         features = self._output_features(embedded, hidden, attended.context)

@@ -14,8 +14,7 @@ from captioner.tables import parquet_table
 SUFFIXES = (".npz", ".parquet")
 AddMaps = Callable[[Caption], None]
 
-_TYPES = {"image": "string", "words": "string[]", "maps": "float[]"}
-_TYPES |= {"rows": "int32", "columns": "int32"}
+_TYPES = {"image": "string", "words": "string[]", "maps": "float[]", "shape": "int32[]"}
 
 
 @contextmanager
@@ -23,20 +22,18 @@ def saved_maps(path: str) -> Iterator[AddMaps]:
     """Yields a function that adds the maps of a caption; the file is complete at the end.
 
     .npz: `names` (N,) of the photos, and of photo i `words_i` (T,) and `maps_i` (T, rows, columns).
-    .parquet: a row a photo; `maps` are T * rows * columns floats, see `rows` and `columns`.
+    .parquet: a row a photo; `maps` are T * rows * columns floats, of this `shape`.
     """
     if path.lower().endswith(".parquet"):
         with parquet_table(path, _TYPES) as add_rows:
             yield lambda caption: add_rows([_row(caption)])
         return
     names: list[str] = []
+    problem = f"cannot write {path}"
     with atomic_path(path) as temporary, ZipFile(temporary, "w") as archive:
 
         def write(name: str, array: Array) -> None:
-            with (
-                refuse_os_errors(f"cannot write {path}"),
-                archive.open(f"{name}.npy", "w") as file,
-            ):
+            with refuse_os_errors(problem), archive.open(f"{name}.npy", "w") as file:
                 np.lib.format.write_array(file, array)
 
         def add(caption: Caption) -> None:
@@ -49,7 +46,6 @@ def saved_maps(path: str) -> Iterator[AddMaps]:
 
 
 def _row(caption: Caption) -> dict[str, object]:
-    _, rows, columns = caption.attention.shape
-    flat = caption.attention.ravel()  # (T * rows * columns)
-    shown = {"image": caption.name, "words": list(caption.words), "maps": flat}
-    return {**shown, "rows": rows, "columns": columns}
+    maps = caption.attention
+    photo = {"image": caption.name, "words": list(caption.words)}
+    return {**photo, "maps": maps.ravel(), "shape": list(maps.shape)}

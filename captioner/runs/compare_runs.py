@@ -8,10 +8,10 @@ from pathlib import Path
 from captioner.data.parallel import read_rows
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, Figures
-from captioner.evaluation.corpus import compare, confidence_intervals
+from captioner.evaluation.corpus import confidence_intervals
 from captioner.evaluation.score import Scorer, score_results
 from captioner.evaluation.translations import bleu_metric
-from captioner.files import read_json, read_text
+from captioner.files import read_json
 from captioner.runs.caption_scores import REFERENCES, RESULTS
 from captioner.runs.run import RECIPE_FILE
 from captioner.runs.translation_task import TRANSLATION_REFERENCES, TRANSLATIONS
@@ -26,7 +26,7 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
     `CONFIDENCE`: BLEU-4 and CIDEr-D of captions, BLEU of translations. Runs of versions that kept
     no references have none. minutes: training and validation, of resumed runs but for the steps
     that were made before in an epoch.
-    against: a run to compare with by the paired bootstrap, see
+    against: a captioner's run to compare with by the paired bootstrap, see
         `captioner.evaluation.corpus.compare`.
     """
     runs = sorted({path.parent for folder in folders for path in Path(folder).rglob(LOG)})
@@ -53,39 +53,26 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
 def _intervals(run: Path, against: str | None) -> Figures:
     """The metrics of a run with intervals, and its differences from another run."""
     if os.path.exists(run / TRANSLATION_REFERENCES):
-        return _of_translations(run, against)
-    if not os.path.exists(run / REFERENCES):
+        scores = _of_translations(run)
+    elif os.path.exists(run / REFERENCES):
+        scorer = Scorer(confidence=CONFIDENCE, against=against and Path(against, RESULTS))
+        scores = score_results(run / RESULTS, run / REFERENCES, scorer).to_dict()
+    else:
         return {}
-    scorer = Scorer(confidence=CONFIDENCE, against=against and Path(against, RESULTS))
-    scores = score_results(run / RESULTS, run / REFERENCES, scorer).to_dict()
-    compared = scores["comparison"]["scores"] if against else {}
     figures: Figures = {}
-    for name in ("BLEU-4", "CIDEr-D"):
-        figures |= {name: scores[name], f"{name} 95 %": scores["intervals"][name]}
-        figures |= _gains(name, compared)
+    for name, interval in scores["intervals"].items():
+        if name not in ("BLEU", "BLEU-4", "CIDEr-D"):
+            continue
+        figures |= {name: scores[name], f"{name} 95 %": interval}
+        if "comparison" in scores:
+            *_, difference, interval, p = scores["comparison"]["scores"][name].values()
+            figures |= {f"{name} gain": difference, f"{name} gain 95 %": interval, f"{name} p": p}
     return figures
 
 
-def _of_translations(run: Path, against: str | None) -> Figures:
+def _of_translations(run: Path) -> Figures:
+    """The BLEU of a translator's run with its interval, in the form of `CaptionScores.to_dict`."""
     files = [run / TRANSLATION_REFERENCES, run / TRANSLATIONS]
-    if against:
-        theirs = Path(against, TRANSLATION_REFERENCES)
-        if read_text(theirs, "references of the run") != read_text(files[0]):
-            differ = "differ in their validation sentences, and cannot be compared"
-            raise UserError(f"{run} and {against} {differ}")
-        files.append(Path(against, TRANSLATIONS))
-    references, *systems = zip(*read_rows(files).values(), strict=True)
-    ours, *others = [[bleu_metric(texts, references)] for texts in systems]
-    figures: Figures = {"BLEU": float(ours[0].scores[0])}
-    figures |= {"BLEU 95 %": confidence_intervals(ours)["BLEU"]}
-    for other in others:
-        figures |= _gains("BLEU", compare(ours, other))
-    return figures
-
-
-def _gains(name: str, compared: Figures) -> Figures:
-    """The gain of a score over another run with its interval and p; empty if none is compared."""
-    if not compared:
-        return {}
-    *_, difference, interval, p = compared[name].values()
-    return {f"{name} gain": difference, f"{name} gain 95 %": interval, f"{name} p": p}
+    references, translations = zip(*read_rows(files).values(), strict=True)
+    bleu = bleu_metric(translations, references)
+    return {"BLEU": float(bleu.scores[0]), "intervals": confidence_intervals([bleu])}

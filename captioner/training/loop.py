@@ -186,9 +186,9 @@ class Trainer:
                 position.step_in_epoch += 1
                 progress.update()
                 if self.log and config.tensorboard and position.step % SCALAR_STEPS == 0:
-                    rate = self.optimizer.param_groups[0]["lr"]
                     scalars = {"steps/loss": float(self.reports.last_loss), "step": position.step}
-                    self.log.write({**scalars, "steps/learning_rate": rate}, to_file=False)
+                    scalars["steps/learning_rate"] = self.optimizer.param_groups[0]["lr"]
+                    self.log.write(scalars, to_file=False)
                 self._save_or_stop()
             sums, steps = self.reports.sums(), position.step_in_epoch
             means = {f"train_{name}": total / steps for name, total in sums.items()}

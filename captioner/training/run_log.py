@@ -46,9 +46,10 @@ class RunLog:
 
     def show(self, pictures: Mapping[str, Array], step: int) -> None:
         """Add pictures (height, width, 3) by name, to TensorBoard alone."""
-        for name, picture in pictures.items() if self._board is not None else ():
-            with refuse_os_errors(f"cannot write {self._path.parent}"):
-                self._board.add_image(name, picture, step, dataformats="HWC")
+        with refuse_os_errors(f"cannot write {self._path.parent}"):
+            for name, picture in pictures.items():
+                if self._board is not None:
+                    self._board.add_image(name, picture, step, dataformats="HWC")
 
 
 def read_log(folder: Path, name: str = "step") -> list[dict[str, Any]]:

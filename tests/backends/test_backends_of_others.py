@@ -75,15 +75,10 @@ def test_a_score_of_another_package_is_trained_and_drawn(
     assert captioner.load("runs/near").engine == "graphs"
     assert main(caption.split()) == 0
     assert Image.open("near.png").width > 64
-    networks = captioner.load("runs/near", engine="torch").backend
-    assert type(networks.decoder.attention.score).__module__ == "near_score"
     entry_points = folder.parent / "site/near_score-1.0.dist-info/entry_points.txt"
     entry_points.write_text("[captioner.scores]\nnear = nowhere:Near\n")
     sentence = refused([*caption.split(), "--overwrite", "--precision", "bfloat16"])
     assert "the score 'near' cannot be made: No module named 'nowhere'" in sentence
-    entry_points.unlink()
-    sentence = refused([*train.split(), "--set", "decoder.score.kind=nea"])
-    assert "decoder.score.kind: 'nea' is not one of additive, concat, dot" in sentence
 
 
 def test_it_is_a_captioner_with_maps(folder: Path) -> None:

@@ -37,7 +37,6 @@ from captioner.loading import LANGUAGES
 from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.models.caption_config import DecoderConfig, TransformerDecoderConfig
 from captioner.models.caption_transformer import TransformerDecoder
-from captioner.models.score_config import ScoreConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.translate.folder import save_translator
 from captioner.vision.encoder_families import make_encoder
@@ -119,19 +118,6 @@ def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_pa
         assert graphs.caption(DEMO_PHOTO).text == "a close up of a cat"
         assert np.linalg.norm(whole - graphs.backend.encode(pixels)) < error * np.linalg.norm(whole)
     assert 0.5 < sizes[1] / sizes[0] < 0.8
-
-
-@pytest.mark.parametrize("kind", ["dot", "cosine"])
-def test_a_captioner_of_another_score_says_the_same(kind: str, tmp_path: Path) -> None:
-    model = make_captioner()
-    sizes = model.backend.decoder.config
-    config = sizes.replace(score=ScoreConfig(kind=kind), hidden_size=sizes.memory_size)
-    model.backend.decoder = ShowAttendTellDecoder(config, model.backend.vocabulary_size)
-    save_model(model, tmp_path)
-    add_graphs(tmp_path)
-    photos = [photo(seed, (90, 80)) for seed in range(4)]
-    found, expected = (captioner.load(tmp_path, engine=name) for name in ("graphs", "torch"))
-    assert_same_captions(found.caption(photos), expected.caption(photos))
 
 
 @pytest.mark.parametrize("name", LANGUAGES.values())

@@ -73,11 +73,6 @@ def test_options_that_mean_nothing_are_named(
         ({"heads": 4}, "field 'decoder.heads' is for another kind of decoder"),
         ({"kind": "transformer", "heds": 4}, "unknown field 'decoder.heds'; did you mean 'decoder"),
         ({"score": {"kind": "cosin"}}, "decoder.score.kind: 'cosin' is not one of additive, "),
-        (
-            {"score": {"kind": "dot"}, "hidden_size": 8},
-            "decoder.score.kind 'dot' needs hidden_size",
-        ),
-        ({"score": {"kind": "dot", "activation": "relu"}}, "'relu' is for kind additive"),
         ({"score": {"kind": "additive", "activation": "elu"}}, "decoder.score.activation 'elu' is"),
     ],
 )
