@@ -36,8 +36,7 @@ class DotScore(Score):
     def __init__(self, query_size: int = 0, memory_size: int = 0, *_: int) -> None:
         super().__init__()
         if query_size != memory_size:
-            sizes = f"queries have {query_size} numbers and values {memory_size}"
-            raise ValueError(f"{sizes}; general takes any sizes")
+            raise ValueError(f"sizes {query_size} and {memory_size} differ; general takes both")
 
     def forward(self, query: Tensor, memory: Memory) -> Tensor:
         """Queries (..., Q, D) and a memory -> scores (..., Q, L)."""

@@ -98,10 +98,10 @@ def evaluate_translations(
 
 
 def bleu_metric(translations: Sequence[str], references: Sequence[str]) -> Metric:
-    """sacrebleu's BLEU of each sentence and of all, for intervals and comparisons."""
-    bleu = sacrebleu_metrics().BLEU(effective_order=True)
+    """sacrebleu's BLEU of all sentences together, for its bootstrap interval."""
+    bleu = sacrebleu_metrics().BLEU()
     pairs = zip(translations, references, strict=True)
-    scores = [bleu.sentence_score(one, [other]) for one, other in pairs]
+    scores = [bleu.corpus_score([one], [[other]]) for one, other in pairs]
     terms = [[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in scores]
 
     def of_sums(sums: FloatArray) -> FloatArray:
@@ -110,8 +110,7 @@ def bleu_metric(translations: Sequence[str], references: Sequence[str]) -> Metri
         return np.array([found.score])
 
     of_totals = partial(np.apply_along_axis, of_sums, -1)  # (..., 10) -> (..., 1)
-    per_sentence = np.array([each.score for each in scores])
-    return Metric(("BLEU",), per_sentence, np.array(terms, np.float64), of_totals)
+    return Metric(("BLEU",), np.empty(0), np.array(terms, np.float64), of_totals)
 
 
 def sacrebleu_metrics() -> ModuleType:

@@ -37,8 +37,8 @@ def scores() -> dict[str, EntryPoint]:
 def _known(name: str) -> str:
     # The packages of an environment are read for other names alone.
     if name not in _CLASSES and name not in (known := scores()):
-        near = did_you_mean(near_names(name, known))
-        raise ValueError(f"{name!r} is not one of {', '.join(known)}{near}")
+        meant = did_you_mean(near_names(name, known))
+        raise ValueError(f"{name!r} is not one of {', '.join(known)}{meant}")
     return name
 
 
@@ -50,9 +50,7 @@ class ScoreConfig(Config):
     """How a place is scored. Fields besides `kind` are options of the score's class."""
 
     kind: ScoreName = "additive"
-    activation: Literal["tanh", "relu"] = Field(
-        "tanh", description="of additive; the paper's: tanh"
-    )
+    activation: Literal["tanh", "relu"] = Field("tanh", description="of additive; papers: tanh")
 
 
 def make_score(name: str, *sizes: int, **options: object) -> Score:

@@ -111,8 +111,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
         weights = _autocast(torch.cat([of_context, self.lstm.weight_hh], dim=1))
         score = self.attention.score
         is_papers = type(score) is AdditiveScore and score.activation == "tanh"
-        is_by_hand = is_papers and cpu.enabled(tokens.device)
-        recur = self._recur_on_cpu if is_by_hand else self._recur
+        recur = self._recur_on_cpu if is_papers and cpu.enabled(tokens.device) else self._recur
         hidden, attended = recur(weights, word_gates, state, generator, expected)
         features = self._output_features(embedded, hidden, attended.context)
         logits = self.output(features)  # (B, K, T, V)

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,7 @@ from captioner.outputs.records import (
     records_csv,
     rows_of,
 )
-from captioner.outputs.saved_maps import AddMaps, saved_maps
+from captioner.outputs.saved_maps import saved_maps
 from captioner.render.page import PageItem, save_html
 from captioner.tables import AddRows, parquet_table, pyarrow_library
 from captioner.text.tokenizer import tokenize
@@ -87,7 +87,7 @@ class Outputs:
         self._records: list[Record] = []
         self._page: list[PageItem] = []
         self._parquet, self._maps = ExitStack(), ExitStack()
-        self._add_maps: AddMaps | None = None
+        self._add_maps: Callable[[Caption], None] | None = None
         self._add_rows: AddRows | None = None
         self._drawings = Drawings(options, photos)
         self._descriptions = Descriptions(options, photos, report)
@@ -147,7 +147,7 @@ class Outputs:
             return Drawn(item)
         record = self._by_person.get(item.name or "")
         shown = _in_words_of(record, item) if record else item
-        drawn = Drawn(shown, problems=problems, by_model=item)
+        drawn = Drawn(shown, {}, problems, by_model=item)
         if loaded and item.name not in self.finished:
             wanted = self._drawings.files(loaded.name or "")
             written, problems = files.write_each(wanted, partial(self._drawings.write, loaded))

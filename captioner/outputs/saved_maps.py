@@ -12,13 +12,12 @@ from captioner.files import atomic_path, refuse_os_errors
 from captioner.tables import parquet_table
 
 SUFFIXES = (".npz", ".parquet")
-AddMaps = Callable[[Caption], None]
 
 _TYPES = {"image": "string", "words": "string[]", "maps": "float[]", "shape": "int32[]"}
 
 
 @contextmanager
-def saved_maps(path: str) -> Iterator[AddMaps]:
+def saved_maps(path: str) -> Iterator[Callable[[Caption], None]]:
     """Yields a function that adds the maps of a caption; the file is complete at the end.
 
     .npz: `names` (N,) of the photos, and of photo i `words_i` (T,) and `maps_i` (T, rows, columns).

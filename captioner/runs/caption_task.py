@@ -40,8 +40,6 @@ from captioner.vision.encoder_families import RANDOM
 
 DATA_DIGEST = "data.sha256"  # In a run's folder.
 
-SHOWN_PHOTOS = 8  # In TensorBoard.
-
 STANDARDISED_BY = 256
 """Photos for the mean and deviation of the annotation vectors."""
 
@@ -165,8 +163,8 @@ class CaptionTask:
         return Validated(scores, captions, record=scores, pictures=self._pictures())
 
     def _pictures(self) -> dict[str, Array]:
-        """Captions and maps of the first validation photos, the same in every epoch."""
-        few = self.validation[:SHOWN_PHOTOS] if self.recipe.training.tensorboard else []
+        """Captions and maps of the first eight validation photos, for TensorBoard."""
+        few = self.validation[:8] if self.recipe.training.tensorboard else []
         found = self.captioner.caption([each.source for each in few], on_error="skip")
         return {
             f"photos/{example.name}": np.asarray(caption.panels(caption.text))

@@ -60,10 +60,8 @@ def _intervals(run: Path, against: str | None) -> Figures:
     else:
         return {}
     figures: Figures = {}
-    for name, interval in scores["intervals"].items():
-        if name not in ("BLEU", "BLEU-4", "CIDEr-D"):
-            continue
-        figures |= {name: scores[name], f"{name} 95 %": interval}
+    for name in sorted({"BLEU", "BLEU-4", "CIDEr-D"} & scores["intervals"].keys()):
+        figures |= {name: scores[name], f"{name} 95 %": scores["intervals"][name]}
         if "comparison" in scores:
             *_, difference, interval, p = scores["comparison"]["scores"][name].values()
             figures |= {f"{name} gain": difference, f"{name} gain 95 %": interval, f"{name} p": p}
@@ -72,7 +70,7 @@ def _intervals(run: Path, against: str | None) -> Figures:
 
 def _of_translations(run: Path) -> Figures:
     """The BLEU of a translator's run with its interval, in the form of `CaptionScores.to_dict`."""
-    files = [run / TRANSLATION_REFERENCES, run / TRANSLATIONS]
-    references, translations = zip(*read_rows(files).values(), strict=True)
+    rows = read_rows([run / TRANSLATION_REFERENCES, run / TRANSLATIONS])
+    references, translations = zip(*rows.values(), strict=True)
     bleu = bleu_metric(translations, references)
     return {"BLEU": float(bleu.scores[0]), "intervals": confidence_intervals([bleu])}
