@@ -95,10 +95,6 @@ class Kinds(Config):
         return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
 
 
-class Tagged(Config):
-    """Base of a union's members, of which pydantic's discriminator picks one by its `kind`."""
-
-
 class Records(Config):
     """Base of JSON files by others, whose other fields are ignored; records are `TypedDict`s."""
 
@@ -166,12 +162,9 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
     """The first of pydantic's errors as one sentence; an unknown field comes before the rest."""
     errors = error.errors(include_url=False)
     first = next((error for error in errors if error["type"] in _UNKNOWN), errors[0])
-    members = [member.model_fields for member in Tagged.__subclasses__()]
-    tags = {tag for fields in members for tag in choices(fields["kind"].annotation)}
-    place = tuple(step for step in first["loc"] if step not in tags)  # Pydantic adds the tag.
     if first["type"] in _UNKNOWN:
-        return _unknown_field(kind, *map(str, place))
-    return error_sentence(first, place)
+        return _unknown_field(kind, *map(str, first["loc"]))
+    return error_sentence(first, first["loc"])
 
 
 def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
@@ -181,10 +174,6 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
     path = "".join(steps).removeprefix(".")
     if code == "missing":
         return f"field {path!r} is missing"
-    if code == "union_tag_not_found":
-        return f"field {f'{path}.kind'!r} is missing"
-    if code == "union_tag_invalid":
-        return f"{path}.kind {error['ctx']['tag']!r} is not one of {error['ctx']['expected_tags']}"
     if code == "literal_error":
         names = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         near = did_you_mean(near_names(value, names.split(", ")))

@@ -1,4 +1,4 @@
-"""Write the pages that the package's declarations give: docs/configuration.md and docs/commands.md.
+"""Write the pages that the package's declarations give: configuration, commands and api in docs/.
 
 python scripts/write_reference_pages.py
 """
@@ -6,12 +6,15 @@ python scripts/write_reference_pages.py
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 import os
 import re
 import sys
 import typing
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -149,6 +152,52 @@ def commands() -> str:
     return "\n".join(lines) + "\n"
 
 
+API = {
+    "Load a model": ("load", "load_translator"),
+    "Caption": ("Captioner", "Caption", "SearchOptions", "Failed", "load_image"),
+    "Compute captions another way": (
+        "backends.protocol.CaptionBackend",
+        "backends.protocol.Sentence",
+    ),
+    "Translate": ("translate_captions", "Translator", "Translation", "TranslationSearch"),
+    "Errors": ("UserError",),
+}
+"""What docs/api.md has, by section."""
+
+
+def api() -> str:
+    """The Python reference: signatures and docstrings as they stand, as Markdown."""
+    about = "Everything here is imported from `captioner`, but for the backends. Shapes: T output "
+    about += "steps, S source steps. Examples are under [captioning](captioning.md#in-python) and "
+    about += (
+        "[translation](translation.md#in-python). Written by `scripts/write_reference_pages.py`."
+    )
+    lines = ["# Python reference", "", about]
+    for title, names in API.items():
+        lines += ["", f"## {title}"]
+        for name in names:
+            thing = resolve_name(f"captioner.{name}")
+            is_config = isinstance(thing, type) and issubclass(thing, Config)
+            shown = f"{first_line(thing)}\n\n{markdown_table(thing)}" if is_config else stub(thing)
+            lines += ["", f"### `captioner.{name}`", "", shown]
+    return "\n".join(lines) + "\n"
+
+
+def stub(thing: Any) -> str:
+    """The head and docstring of a function, or of a class and its public methods."""
+    source = inspect.getsource(thing).splitlines()
+    (node,) = ast.parse("\n".join(source)).body
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    assert isinstance(node, kinds)
+    members = [part for part in node.body if isinstance(part, kinds) and part.name[0] != "_"]
+    lines = ["```python"]
+    for part in (node, *(member for member in members if isinstance(node, ast.ClassDef))):
+        if ast.get_docstring(part):
+            first = min(each.lineno for each in (part, *part.decorator_list))
+            lines += [*source[first - 1 : part.body[0].end_lineno], ""]
+    return "\n".join([*lines[:-1], "```"])
+
+
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of each command, by name."""
     actions = build_parser()._actions
@@ -161,6 +210,7 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     write_text(DOCS / "configuration.md", configuration())
     write_text(DOCS / "commands.md", commands())
+    write_text(DOCS / "api.md", api())
 
 
 if __name__ == "__main__":

@@ -16,11 +16,13 @@ WORDS, PLACES, MEMORY, STEPS = 5, 3, 4, 3
 """V, L, D and T."""
 
 
-def small_decoder(**options: Any) -> ShowAttendTellDecoder:
+def small_decoder(
+    kind: type[ShowAttendTellDecoder] = ShowAttendTellDecoder, **options: Any
+) -> ShowAttendTellDecoder:
     """A decoder in float64 and training mode, that looks about evenly and is not indifferent."""
     torch.manual_seed(3)
     sizes = {"embedding_size": 3, "hidden_size": 4, "attention_size": 3, "memory_size": MEMORY}
-    decoder = ShowAttendTellDecoder(DecoderConfig(**{**sizes, **options}), WORDS).double()
+    decoder = kind(DecoderConfig(**{**sizes, **options}), WORDS).double()
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     return decoder

@@ -42,6 +42,7 @@ CONFIGS = {
     "dot": config("luong", score="dot"),
     "general": config("luong", bidirectional=True),
     "concat": config("luong", score="concat", cell="gru", layers=3),
+    "cosine": config("luong", score="cosine"),
     "dot, not fed": config("luong", score="dot", input_feeding=False, bidirectional=True),
     "concat, not fed": config("luong", score="concat", input_feeding=False, cell="gru"),
     "local-m": config("luong", attention="local-m"),

@@ -11,16 +11,22 @@ from captioner.attention.memory import Memory, checked_mask, refuse_empty_rows
 from captioner.attention.scores import ScaledDotProductScore, Score
 from captioner.attention.selection import Attended, HardSelection, SoftSelection, masked_softmax
 
+Selection = SoftSelection | HardSelection
+
 
 class Attention(nn.Module):
-    """Attends to a memory, by soft selection by default. Stateless: the memory is an argument."""
+    """Attends to a memory, by soft selection by default. Stateless: the memory is an argument.
+
+    temperature: divides the scores; below 1 the attention is narrower. 1 in the papers.
+    """
 
     def __init__(
-        self, score: Score, selection: SoftSelection | HardSelection | None = None
+        self, score: Score, selection: Selection | None = None, temperature: float = 1.0
     ) -> None:
         super().__init__()
         self.score = score
         self.selection = selection or SoftSelection()
+        self.temperature = temperature
 
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
         """Project the keys of values (B, L, D), mask (B, L), once."""
@@ -39,7 +45,7 @@ class Attention(nn.Module):
         generator: source of hard selection's draws.
         expected: (B, Q) boolean, queries for which hard selection takes the expected value.
         """
-        scores = self.score(query, memory)  # (B, Q, L)
+        scores = self.score(query, memory) / self.temperature  # (B, Q, L)
         mask = combined_mask(memory, None)
         attended: Attended = self.selection(memory.values, scores, mask, generator, expected)
         return attended

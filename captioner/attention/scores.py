@@ -10,13 +10,20 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from captioner import cpu
 from captioner.attention.memory import Memory
 
 
 class Score(nn.Module):
-    """Base class of the score functions, which have a `forward`."""
+    """Base class of the score functions, which have a `forward`.
+
+    sizes: H, D and A; a score takes those that it needs.
+    """
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__()
 
     def project_keys(self, values: Tensor) -> Tensor:
         """Values (..., L, D) -> keys (..., L, A). The values themselves by default."""
@@ -25,6 +32,11 @@ class Score(nn.Module):
 
 class DotScore(Score):
     """q . k. Luong et al. 2015, section 3.1, `dot`. Needs H = D."""
+
+    def __init__(self, query_size: int = 0, memory_size: int = 0, *_: int) -> None:
+        super().__init__()
+        if query_size != memory_size:
+            raise ValueError(f"sizes {query_size} and {memory_size} differ; general takes both")
 
     def forward(self, query: Tensor, memory: Memory) -> Tensor:
         """Queries (..., Q, D) and a memory -> scores (..., Q, L)."""
@@ -45,7 +57,7 @@ class GeneralScore(DotScore):
     W k is computed once a memory, so a step costs no more than a dot product.
     """
 
-    def __init__(self, query_size: int, memory_size: int) -> None:
+    def __init__(self, query_size: int, memory_size: int, *_: int) -> None:
         super().__init__()
         self.key_projection = nn.Linear(memory_size, query_size, bias=False)
 
@@ -54,11 +66,31 @@ class GeneralScore(DotScore):
         return self.key_projection(values)  # type: ignore[no-any-return]
 
 
+class CosineScore(GeneralScore):
+    """s cos(q, W k) with a learned scale s, at first 10.
+
+    Liu et al. 2022, *Swin Transformer V2*, equation 2: a cosine alone is at most 1, and its softmax
+    over 196 places nearly even.
+    """
+
+    def __init__(self, query_size: int, memory_size: int, *_: int) -> None:
+        super().__init__(query_size, memory_size)
+        self.scale = nn.Parameter(torch.tensor(10.0))
+
+    def project_keys(self, values: Tensor) -> Tensor:
+        """Values (..., L, D) -> keys (..., L, H) of length 1."""
+        return functional.normalize(super().project_keys(values), dim=-1)  # (..., L, H)
+
+    def forward(self, query: Tensor, memory: Memory) -> Tensor:
+        """Queries (..., Q, H) and a memory -> scores (..., Q, L)."""
+        direction = functional.normalize(query, dim=-1)  # (..., Q, H)
+        return self.scale * super().forward(direction, memory)  # (..., Q, L)
+
+
 class AdditiveScore(Score):
     """v^T tanh(W q + U k + b). Bahdanau et al. 2014, A.1.2; f_att of Xu et al. 2015.
 
     bias: add b, as Xu et al. do; Bahdanau et al. have none.
-    temperature: divides the scores; below 1 the attention is narrower. 1 in the papers.
     activation: tanh, or relu in its place, as in some published code.
     """
 
@@ -68,19 +100,13 @@ class AdditiveScore(Score):
         memory_size: int,
         attention_size: int,
         bias: bool = True,
-        temperature: float = 1.0,
         activation: Literal["tanh", "relu"] = "tanh",
     ) -> None:
         super().__init__()
-        self.temperature = temperature
         self.activation = activation
         self.query_projection = cpu.Linear(query_size, attention_size, bias=False)
         self.key_projection = nn.Linear(memory_size, attention_size, bias=bias)
         self.energy = nn.Linear(attention_size, 1, bias=False)
-
-    def scaled_energy(self) -> Tensor:
-        """v divided by the temperature: (A)."""
-        return self.energy.weight[0] / self.temperature
 
     def project_keys(self, values: Tensor) -> Tensor:
         """Values (..., L, D) -> keys (..., L, A)."""
@@ -94,12 +120,11 @@ class AdditiveScore(Score):
         if keys.dim() == 3 and not is_plain and cpu.enabled(keys.device):
             # Decoding 32 photos at once takes 42 ms a photo in place of 101.
             exponentials = memory.key_exponentials
-            v = self.scaled_energy()
-            scores = cpu.additive_scores(projected, keys, exponentials, v)
+            scores = cpu.additive_scores(projected, keys, exponentials, self.energy.weight[0])
             return scores.to(projected.dtype)  # (B, Q, L)
         total = projected.unsqueeze(-2) + keys.unsqueeze(-3)  # (..., Q, L, A)
         match = torch.relu(total) if self.activation == "relu" else torch.tanh(total)
-        return match @ self.scaled_energy()  # (..., Q, L)
+        return match @ self.energy.weight[0]  # (..., Q, L)
 
 
 class ConcatScore(AdditiveScore):

@@ -20,7 +20,8 @@ from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.files import atomic_path, read_bytes, read_json, write_bytes
 from captioner.model_folders import CONFIG, FOREIGN_FILES, PICKLES, WEIGHTS, pickled_folder
-from captioner.models.caption_config import AdditiveScoreConfig, DecoderConfig
+from captioner.models.caption_config import DecoderConfig
+from captioner.models.score_config import ScoreConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.module_weights import fill
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -39,7 +40,7 @@ class _Code(NamedTuple):
     beam: int
 
 
-_RELU = {"score": AdditiveScoreConfig(activation="relu"), "start_tanh": False}
+_RELU = {"score": ScoreConfig(activation="relu"), "start_tanh": False}
 _CODES = (_Code("sgrvinod's tutorial", _RELU, 256, 5), _Code("AaronCCWong's code", {}, 224, 3))
 _KEY, _QUERY = "attention.score.key_projection", "attention.score.query_projection"
 _ENERGY = "attention.score.energy"

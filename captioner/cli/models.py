@@ -187,6 +187,7 @@ def run_info(arguments: argparse.Namespace) -> None:
 
 def _description(folder: ModelFolder) -> str:
     from captioner.loading import ENGINES, load, load_translator
+    from captioner.models.score_config import scores
 
     if folder.kind == "translator":
         translator = load_translator(folder.path)
@@ -194,4 +195,5 @@ def _description(folder: ModelFolder) -> str:
         return folder.described({name: f"{len(part):,} tokens" for name, part in sizes.items()})
     words = load(folder.path).backend.vocabulary_size
     backends = ", ".join([*ENGINES["captioner"], *other_backends()])
-    return folder.described({"vocabulary": f"{words:,} words", "backends": backends})
+    known = {"backends": backends, "scores": ", ".join(scores())}
+    return folder.described({"vocabulary": f"{words:,} words", **known})

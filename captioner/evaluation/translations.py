@@ -4,14 +4,18 @@ import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
+
+import numpy as np
 
 from captioner.data.example import Problems
 from captioner.data.parallel import read_rows
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, refuse_missing
 from captioner.evaluation import Figures, Scores
+from captioner.evaluation.corpus import FloatArray, Metric
 from captioner.tables import Row, figures_table, text_table
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
@@ -91,6 +95,22 @@ def evaluate_translations(
         bucket = {"words": [number * WIDTH + 1, (number + 1) * WIDTH], "sentences": len(pairs)}
         lengths.append({**bucket, "BLEU": float(score.score), "brevity_penalty": float(score.bp)})
     return TranslationScores(len(references), scores, signatures, lengths)
+
+
+def bleu_metric(translations: Sequence[str], references: Sequence[str]) -> Metric:
+    """sacrebleu's BLEU of all sentences together, for its bootstrap interval."""
+    bleu = sacrebleu_metrics().BLEU()
+    pairs = zip(translations, references, strict=True)
+    scores = [bleu.corpus_score([one], [[other]]) for one, other in pairs]
+    terms = [[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in scores]
+
+    def of_sums(sums: FloatArray) -> FloatArray:
+        counts, totals, lengths = np.split(sums.astype(int), [4, 8])
+        found = bleu.compute_bleu(counts.tolist(), totals.tolist(), *lengths.tolist())
+        return np.array([found.score])
+
+    of_totals = partial(np.apply_along_axis, of_sums, -1)  # (..., 10) -> (..., 1)
+    return Metric(("BLEU",), np.empty(0), np.array(terms, np.float64), of_totals)
 
 
 def sacrebleu_metrics() -> ModuleType:

@@ -7,7 +7,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_v
 from typing_extensions import Self
 
 from captioner.errors import did_you_mean, near_names
-from captioner.schema import Config, Fraction, Kinds, Size, Tagged
+from captioner.models.score_config import ScoreConfig
+from captioner.schema import Config, Fraction, Kinds, Size
 from captioner.vision.encoder_config import EncoderConfig
 from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
@@ -28,13 +29,6 @@ class CaptionDecoderConfig(Kinds):
     )
 
 
-class AdditiveScoreConfig(Tagged):
-    """The paper's score, v . tanh(W h + U a + b)."""
-
-    kind: Literal["additive"] = Field("additive", description="score function")
-    activation: Literal["tanh", "relu"] = Field("tanh", description="in the paper tanh")
-
-
 class DecoderConfig(CaptionDecoderConfig):
     """Sizes and options of a `ShowAttendTellDecoder`."""
 
@@ -42,9 +36,7 @@ class DecoderConfig(CaptionDecoderConfig):
     embedding_size: Size = Field(512, description="E, of a word's embedding")
     hidden_size: Size = Field(512, description="H, of the LSTM")
     attention_size: Size = Field(512, description="A, of the additive score")
-    score: Annotated[AdditiveScoreConfig, Field(discriminator="kind")] = Field(
-        default_factory=AdditiveScoreConfig, description="how a place is scored, by its kind"
-    )
+    score: ScoreConfig = Field(default_factory=ScoreConfig)
     start_tanh: bool = Field(True, description="a tanh on the first state, h_0 and c_0")
     selection: Literal["soft", "hard"] = Field(
         "soft", description="soft: the expected annotation vector; hard: that of a drawn place"

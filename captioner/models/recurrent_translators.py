@@ -10,9 +10,10 @@ from typing_extensions import Self
 from captioner import cpu
 from captioner.attention.attention import Attention, LocalAttention, PredictedCentre
 from captioner.attention.memory import Memory
-from captioner.attention.scores import AdditiveScore, ConcatScore, DotScore, GeneralScore, Score
+from captioner.attention.scores import AdditiveScore
 from captioner.decoding.protocol import State, TeacherForced, select_sources
 from captioner.devices import at_least_float32
+from captioner.models.score_config import make_score
 from captioner.models.translation_config import (
     BahdanauConfig,
     GNMTConfig,
@@ -154,14 +155,6 @@ class Bahdanau(RecurrentModel):
         return TeacherForced(logits, weights), (memory, states[-1])
 
 
-def make_score(config: LuongConfig) -> Score:
-    """The score function."""
-    size = config.hidden_size  # Queries and values have the same size.
-    if config.score == "concat":
-        return ConcatScore(size, size, config.attention_size)
-    return DotScore() if config.score == "dot" else GeneralScore(size, size)
-
-
 class Luong(RecurrentModel):
     """Stacked encoder and decoder; h~ = tanh(W_c [c; h]) predicts the word. Section 3.
 
@@ -189,7 +182,8 @@ class Luong(RecurrentModel):
             self.cells = nn.ModuleList([bottom, *above])
         else:
             self.decoder = RecurrentNetwork(config.cell, embedding, hidden, layers, config.dropout)
-        score = make_score(config)
+        # Queries and values have one size.
+        score = make_score(config.score, hidden, hidden, config.attention_size)
         is_predicted = config.attention == "local-p"
         local = LocalAttention(score, config.window, is_predicted)
         self.attention = Attention(score) if config.attention == "global" else local

@@ -19,6 +19,7 @@ from captioner.decoding.protocol import Step, TeacherForced, select_rows
 from captioner.devices import at_least_float32, empty_embedding
 from captioner.models.caption_config import DecoderConfig
 from captioner.models.caption_decoder import CaptionDecoder
+from captioner.models.score_config import make_score
 
 
 class DecoderState(NamedTuple):
@@ -37,13 +38,10 @@ class ShowAttendTellDecoder(CaptionDecoder):
     def __init__(self, config: DecoderConfig, vocabulary_size: int) -> None:
         super().__init__(config)
         embedding, hidden, memory = config.embedding_size, config.hidden_size, config.memory_size
-        activation = config.score.activation
-        self.attention = Attention(
-            AdditiveScore(
-                hidden, memory, config.attention_size, True, config.temperature, activation
-            ),
-            SoftSelection() if config.selection == "soft" else HardSelection(),
-        )
+        options = config.score.model_dump(exclude={"kind"}, exclude_defaults=True)
+        score = make_score(config.score.kind, hidden, memory, config.attention_size, **options)
+        selection = SoftSelection() if config.selection == "soft" else HardSelection()
+        self.attention = Attention(score, selection, config.temperature)
         self.embedding = empty_embedding(vocabulary_size, embedding)
         self.lstm = nn.LSTMCell(embedding + memory, hidden)
         self.initial_hidden = nn.Linear(memory, hidden)
@@ -111,8 +109,9 @@ class ShowAttendTellDecoder(CaptionDecoder):
         # costs more than the products, there and in the backward pass.
         of_context = self.lstm.weight_ih[:, self.config.embedding_size :]
         weights = _autocast(torch.cat([of_context, self.lstm.weight_hh], dim=1))
-        is_by_hand = cpu.enabled(tokens.device) and self.config.score.activation == "tanh"
-        recur = self._recur_on_cpu if is_by_hand else self._recur
+        score = self.attention.score
+        is_papers = type(score) is AdditiveScore and score.activation == "tanh"
+        recur = self._recur_on_cpu if is_papers and cpu.enabled(tokens.device) else self._recur
         hidden, attended = recur(weights, word_gates, state, generator, expected)
         features = self._output_features(embedded, hidden, attended.context)
         logits = self.output(features)  # (B, K, T, V)
@@ -172,7 +171,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
             state.memory.values,
             state.memory.keys,
             _autocast(score.query_projection.weight),
-            score.scaled_energy(),
+            score.energy.weight[0] / self.attention.temperature,
             weights,
             _autocast(self.gate.weight) if has_gate else None,
             _autocast(self.gate.bias) if has_gate else None,

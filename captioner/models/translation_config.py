@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
+from captioner.models.score_config import ScoreName
 from captioner.schema import Config, Fraction, Length, Size
 
 Tie = Annotated[
@@ -65,8 +66,8 @@ class LuongConfig(RecurrentConfig):
     cell: Cell = "lstm"
     layers: Layers = 2
     bidirectional: bool = Field(False, description="read the source both ways, H / 2 each")
-    score: Literal["dot", "general", "concat"] = Field("general", description="of section 3.1")
-    attention_size: Size = Field(512, description="A, of the score concat only")
+    score: ScoreName = "general"
+    attention_size: Size = Field(512, description="A, of the scores additive and concat")
     attention: Literal["global", "local-m", "local-p"] = Field(
         "global", description="local-m: around the token of the same number; -p: a predicted one"
     )

@@ -67,6 +67,7 @@ class OutputOptions(Config):
     keywords: Literal["none", "nouns", "all"] = Field(
         "nouns", title="KIND", description="none, nouns that are sure, or all content words"
     )
+    save_maps: Text | None = _text("FILE", "write every word's map as numbers: .npz or .parquet")
     strength: Probability = Field(0.8, description="of the overlays, 0 to 1")
     text: bool = _switch("beside each photo, write the caption as photo.txt")
     embed: bool = _switch("write caption and keywords into the photos, by exiftool")
@@ -76,7 +77,7 @@ class OutputOptions(Config):
     @model_validator(mode="after")
     def _check(self) -> Self:
         tables = [self.jsonl, self.json_file, self.csv]
-        others = [self.parquet, self.html, self.overlay, self.gif, self.words]
+        others = [self.parquet, self.html, self.overlay, self.gif, self.words, self.save_maps]
         if tables.count("-") > 1 or "-" in others:
             raise UserError("standard output takes one of --json, --jsonl and --csv, nothing else")
         is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
@@ -91,10 +92,13 @@ class OutputOptions(Config):
                 raise UserError(f"--{name.replace('_', '-')} needs --{needed}")
         if self.format:
             formatted(self.format, dict.fromkeys(FIELDS))  # Refuses what is no format.
+        from captioner.outputs.saved_maps import SUFFIXES
         from captioner.render.overlay import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix
 
         if self.html:
             check_suffix(self.html, PAGE_SUFFIXES)
+        if self.save_maps:
+            check_suffix(self.save_maps, SUFFIXES)
         for path, suffixes in ((self.overlay, PICTURE_SUFFIXES), (self.gif, (".gif",))):
             if path and names_a_file(path):
                 check_suffix(path, suffixes)
@@ -114,7 +118,7 @@ class OutputOptions(Config):
     def tables(self) -> dict[str, str]:
         """The tables and the page, by option."""
         paths = {"parquet": self.parquet, "jsonl": self.jsonl, "json": self.json_file}
-        paths |= {"csv": self.csv, "html": self.html}
+        paths |= {"csv": self.csv, "html": self.html, "save-maps": self.save_maps}
         return {option: path for option, path in paths.items() if path is not None}
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,7 @@ from captioner.outputs.records import (
     records_csv,
     rows_of,
 )
+from captioner.outputs.saved_maps import saved_maps
 from captioner.render.page import PageItem, save_html
 from captioner.tables import AddRows, parquet_table, pyarrow_library
 from captioner.text.tokenizer import tokenize
@@ -43,12 +44,16 @@ FAILURES = ("unreadable", "not written")
 
 
 class Drawn(NamedTuple):
-    """A caption or why there is none, its drawings by option, problems, and part of the page."""
+    """A caption or why there is none, its drawings by option, problems, and part of the page.
+
+    by_model: the caption with the words that its maps are of.
+    """
 
     item: Caption | Failed
     files: Mapping[str, str] = {}
     problems: Sequence[str] = ()
     page: PageItem | None = None
+    by_model: Caption | None = None
 
 
 class _Changed(Failed):
@@ -62,7 +67,7 @@ class Outputs:
 
     photos: to caption, by name. report: takes sentences for people.
     finished: the photos whose captions `resume` found.
-    remaining: the others, and for `html` all photos.
+    remaining: the others, and for `html` and `save_maps` all photos.
     workers: threads for `draw`; 0 if there is nothing to draw.
     counts: the photos of each outcome, as `summary` names them.
     """
@@ -70,7 +75,7 @@ class Outputs:
     def __init__(
         self, options: OutputOptions, photos: Mapping[str, ImageSource], report: Report = print
     ) -> None:
-        if options.parquet:
+        if options.parquet or (options.save_maps or "").lower().endswith(".parquet"):
             pyarrow_library()
         is_drawn = options.overlay or options.gif or options.words or options.html
         self.workers = min(allowed_cores(), MOST_WORKERS) if is_drawn else 0
@@ -83,7 +88,8 @@ class Outputs:
         self._embedded: set[tuple[object, ...]] = set()  # The states of photos after that.
         self._records: list[Record] = []
         self._page: list[PageItem] = []
-        self._parquet = ExitStack()
+        self._parquet, self._maps = ExitStack(), ExitStack()
+        self._add_maps: Callable[[Caption], None] | None = None
         self._add_rows: AddRows | None = None
         self._drawings = Drawings(options, photos)
         self._descriptions = Descriptions(options, photos, report)
@@ -92,7 +98,7 @@ class Outputs:
         self._origin = origin_of(options) if options.tables else {}
         self._by_person: dict[str, Record] = {}
         self.finished = self._resume(report)
-        done = () if options.html else self.finished
+        done = () if options.html or options.save_maps else self.finished
         self.remaining = {name: photos[name] for name in photos if name not in done}
 
     def _check_paths(self) -> None:
@@ -143,11 +149,12 @@ class Outputs:
             return Drawn(item)
         record = self._by_person.get(item.name or "")
         caption = _in_words_of(record, item) if record else item
-        drawn = Drawn(caption.with_keywords(self._options.keywords), problems=problems)
+        shown = caption.with_keywords(self._options.keywords)
+        drawn = Drawn(shown, {}, problems, by_model=item)
         if loaded and item.name not in self.finished:
             wanted = self._drawings.files(loaded.name or "")
-            written = files.write_each(wanted, partial(self._drawings.write, loaded))
-            drawn = Drawn(drawn.item, *written)
+            written, problems = files.write_each(wanted, partial(self._drawings.write, loaded))
+            drawn = drawn._replace(files=written, problems=problems)
         if loaded and self._options.html:
             by_person = str(drawn.item) if record else ""
             drawn = drawn._replace(page=self._drawings.page_item(loaded, by_person))
@@ -166,6 +173,10 @@ class Outputs:
             return item.reason
         if drawn.page:
             self._page.append(drawn.page)
+        if drawn.by_model and self._options.save_maps:
+            if self._add_maps is None:  # Without captions, the file that is there stays.
+                self._add_maps = self._maps.enter_context(saved_maps(self._options.save_maps))
+            self._add_maps(drawn.by_model)
         is_finished = name in self.finished  # It was captioned for the page.
         described = Written()
         if isinstance(item, Caption) and not is_finished:
@@ -230,6 +241,8 @@ class Outputs:
     def _finish(self, option: str, path: Path) -> None:
         if option == "parquet":
             self._parquet.close()
+        elif option == "save-maps":
+            self._maps.close()
         elif option == "jsonl" and self._lines is not None:
             self._lines.drop_replaced()
         elif option == "html" and self._page:

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
+from captioner.arrays import Array
 from captioner.backends.torch_captions import TorchCaptions, make_decoder
+from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.config import captioner_config
 from captioner.caption.folder import save_model
@@ -145,7 +148,17 @@ class CaptionTask:
     def score(self, captions: list[str]) -> Validated:
         """Score the validation captions."""
         scores = scores_of(captions, self.validation)
-        return Validated(scores, captions, record=scores)
+        return Validated(scores, captions, record=scores, pictures=self._pictures())
+
+    def _pictures(self) -> dict[str, Array]:
+        """Captions and maps of the first eight validation photos, for TensorBoard."""
+        few = self.validation[:8] if self.recipe.training.tensorboard else []
+        found = self.captioner.caption([each.source for each in few], on_error="skip")
+        return {
+            f"photos/{example.name}": np.asarray(caption.panels(caption.text))
+            for example, caption in zip(few, found, strict=True)
+            if isinstance(caption, Caption) and caption.words
+        }
 
     def save(self, folder: Path, captions: Sequence[str]) -> None:
         """Save the captioner, the captions in COCO's result format, and people's."""

@@ -5,12 +5,16 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+from captioner.data.parallel import read_rows
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, Figures
+from captioner.evaluation.corpus import confidence_intervals
 from captioner.evaluation.score import Scorer, score_results
+from captioner.evaluation.translations import bleu_metric
 from captioner.files import read_json
 from captioner.runs.caption_scores import REFERENCES, RESULTS
 from captioner.runs.run import RECIPE_FILE
+from captioner.runs.translation_task import TRANSLATION_REFERENCES, TRANSLATIONS
 from captioner.schema import flat
 from captioner.training.run_log import LOG, read_log
 
@@ -18,10 +22,11 @@ from captioner.training.run_log import LOG, read_log
 def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Figures]:
     """Compare the runs in folders: a row each, with the fields of the configs that differ.
 
-    Scores are those of the best epoch on the validation photos, with bootstrap intervals of
-    `CONFIDENCE`; runs of translators, and of versions without `REFERENCES`, have none. minutes:
-    training and validation, of resumed runs but for the steps that were made before in an epoch.
-    against: a run to compare with by the paired bootstrap, see
+    Scores are those of the best epoch on the validation data, with bootstrap intervals of
+    `CONFIDENCE`: BLEU-4 and CIDEr-D of captions, BLEU of translations. Runs of versions that kept
+    no references have none. minutes: training and validation, of resumed runs but for the steps
+    that were made before in an epoch.
+    against: a captioner's run to compare with by the paired bootstrap, see
         `captioner.evaluation.corpus.compare`.
     """
     runs = sorted({path.parent for folder in folders for path in Path(folder).rglob(LOG)})
@@ -46,15 +51,26 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
 
 
 def _intervals(run: Path, against: str | None) -> Figures:
-    """The metrics of a captioner's run with intervals, and its differences from another run."""
-    if not os.path.exists(run / REFERENCES):
+    """The metrics of a run with intervals, and its differences from another run."""
+    if os.path.exists(run / TRANSLATION_REFERENCES):
+        scores = _of_translations(run)
+    elif os.path.exists(run / REFERENCES):
+        scorer = Scorer(confidence=CONFIDENCE, against=against and Path(against, RESULTS))
+        scores = score_results(run / RESULTS, run / REFERENCES, scorer).to_dict()
+    else:
         return {}
-    scorer = Scorer(confidence=CONFIDENCE, against=against and Path(against, RESULTS))
-    scores = score_results(run / RESULTS, run / REFERENCES, scorer).to_dict()
     figures: Figures = {}
-    for name in ("BLEU-4", "CIDEr-D"):
+    for name in sorted({"BLEU", "BLEU-4", "CIDEr-D"} & scores["intervals"].keys()):
         figures |= {name: scores[name], f"{name} 95 %": scores["intervals"][name]}
-        if against:
+        if "comparison" in scores:
             *_, difference, interval, p = scores["comparison"]["scores"][name].values()
             figures |= {f"{name} gain": difference, f"{name} gain 95 %": interval, f"{name} p": p}
     return figures
+
+
+def _of_translations(run: Path) -> Figures:
+    """The BLEU of a translator's run with its interval, in the form of `CaptionScores.to_dict`."""
+    rows = read_rows([run / TRANSLATION_REFERENCES, run / TRANSLATIONS])
+    references, translations = zip(*rows.values(), strict=True)
+    bleu = bleu_metric(translations, references)
+    return {"BLEU": float(bleu.scores[0]), "intervals": confidence_intervals([bleu])}

@@ -43,6 +43,9 @@ TASK = "translate"
 TRANSLATIONS = "translations.txt"
 """In a run's folder: the best model's translations of the validation sources, one a line."""
 
+TRANSLATION_REFERENCES = "references.txt"
+"""In a run's folder: the references of these, one a line."""
+
 
 class NumbersData(Section):
     """The generated set: different numbers, in words and in figures."""
@@ -184,9 +187,11 @@ class TranslationTask:
         return Validated(scores.scores, translations, record=scores.to_dict())
 
     def save(self, folder: Path, translations: Sequence[str]) -> None:
-        """Save the translator, and the translations, one a line."""
+        """Save the translator, the translations and their references, one a line."""
         save_translator(self.translator, folder / MODEL)
-        write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
+        references = [pair.target for pair in self.validation]
+        for name, texts in ((TRANSLATIONS, translations), (TRANSLATION_REFERENCES, references)):
+            write_text(folder / name, "".join(f"{text}\n" for text in texts))
 
     def remarks(self, folder: Path) -> list[str]:
         """No remarks."""

@@ -54,7 +54,8 @@ class TrainingConfig(Section):
     seed: Seed = Field(0, description="for initial weights, batches and dropout")
     checkpoint_seconds: float = Field(300.0, ge=0, le=1e9, description="between two checkpoints")
     tensorboard: bool = False
-    """also log to tensorboard/ of the run; needs the package tensorboard"""
+    """also log to tensorboard/ of the run, with captions and maps of the first eight validation
+    photos; needs the package tensorboard"""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

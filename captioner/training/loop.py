@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from captioner.arrays import Array
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.memory_limits import peak_memory
@@ -41,11 +42,15 @@ class Generated(NamedTuple):
 
 @dataclass(frozen=True)
 class Validated:
-    """Scores by name, the texts that were scored, and the record for the model's folder."""
+    """Scores by name, the texts that were scored, and the record for the model's folder.
+
+    pictures: (height, width, 3), uint8, by name, for TensorBoard.
+    """
 
     scores: dict[str, float]
     texts: Sequence[str] = ()
     record: Mapping[str, object] = field(default_factory=dict)
+    pictures: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -167,6 +172,7 @@ class Trainer:
                 progress.update()
                 if self.log and config.tensorboard and position.step % SCALAR_STEPS == 0:
                     scalars = {"steps/loss": float(self.reports.last_loss), "step": position.step}
+                    scalars["steps/learning_rate"] = self.optimizer.param_groups[0]["lr"]
                     self.log.write(scalars, to_file=False)
                 self._save_or_stop()
             sums, steps = self.reports.sums(), position.step_in_epoch
@@ -227,6 +233,8 @@ class Trainer:
             with processes.fail_together():
                 if math.isnan(score):
                     raise UserError(f"the validation score {validation.score!r} is not a number")
+                if self.log is not None:
+                    self.log.show(validated.pictures, position.step)
                 if is_best and processes.is_main:
                     validation.save_best(validated, position.epoch)
         when = f"epoch {position.epoch}" if position.epoch else "before training"

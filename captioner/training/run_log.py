@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from captioner.arrays import Array
 from captioner.errors import refuse_missing
 from captioner.files import read_text, refuse_os_errors, write_text
 
@@ -42,6 +43,13 @@ class RunLog:
                     if isinstance(value, (int, float)) and name != "step":
                         self._board.add_scalar(name, value, record["step"])
                 self._board.flush()
+
+    def show(self, pictures: Mapping[str, Array], step: int) -> None:
+        """Add pictures (height, width, 3) by name, to TensorBoard alone."""
+        with refuse_os_errors(f"cannot write {self._path.parent}"):
+            for name, picture in pictures.items():
+                if self._board is not None:
+                    self._board.add_image(name, picture, step, dataformats="HWC")
 
 
 def read_log(folder: Path, name: str = "step") -> list[dict[str, Any]]:

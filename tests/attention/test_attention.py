@@ -13,6 +13,7 @@ from captioner.attention.memory import Memory
 from captioner.attention.scores import (
     AdditiveScore,
     ConcatScore,
+    CosineScore,
     DotScore,
     GeneralScore,
     ScaledDotProductScore,
@@ -24,6 +25,7 @@ SCORES = {
     "scaled dot-product": lambda: ScaledDotProductScore(),
     "general": lambda: GeneralScore(4, 4),
     "additive": lambda: AdditiveScore(4, 4, 6),
+    "cosine": lambda: CosineScore(4, 4),
     "concat": lambda: ConcatScore(4, 4, 6),
 }
 
@@ -51,9 +53,21 @@ def scores(score: Score) -> Tensor:
 
 
 def test_temperature_divides_the_scores() -> None:
-    plain, warm = AdditiveScore(4, 6, 7), AdditiveScore(4, 6, 7, temperature=0.25)
-    warm.load_state_dict(plain.state_dict())
-    torch.testing.assert_close(scores(warm), scores(plain) / 0.25)
+    plain = Attention(AdditiveScore(4, 6, 7))
+    warm = Attention(plain.score, temperature=0.25)
+    query, memory = random(2, 3, 4, seed=1), plain.remember(random(2, 5, 6, seed=2))
+    assert_close = torch.testing.assert_close
+    assert_close(warm(query, memory).scores, plain(query, memory).scores / 0.25)
+
+
+def test_a_cosine_ignores_lengths_and_is_scaled() -> None:
+    score = CosineScore(4, 6)
+    query, values = random(1, 1, 4, seed=1), random(1, 5, 6, seed=2)
+    key = score.key_projection.weight @ values[0, 3]
+    expected = 10 * torch.nn.functional.cosine_similarity(query[0, 0], key, dim=0)
+    for factor in (1, 7):
+        memory = Memory(factor * values, score.project_keys(factor * values))
+        torch.testing.assert_close(score(factor * query, memory)[0, 0, 3], expected)
 
 
 def test_concat_halves_start_on_one_scale() -> None:

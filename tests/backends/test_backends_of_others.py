@@ -1,6 +1,7 @@
-"""The captioner that docs/extending.md adds: a backend of another package, through every output."""
+"""The captioner that docs/extending.md adds, through every output, and the score that it adds."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from samples import Patch, Refused
 from serve.serve_samples import asking, caption
 
 import captioner
+from captioner.backends.export import write_graphs
 from captioner.caption.folder import load_model
 from captioner.cli.main import main
 from captioner.errors import UserError
@@ -20,18 +22,25 @@ from captioner.serve.service import Service
 PHOTOS = {"meadow.png": (60, 160, 60), "sky.png": (50, 80, 200)}
 
 
+def install(folder: Path, name: str, title: str, group: str) -> str:
+    """Install the package that a section of docs/extending.md adds; returns its section."""
+    page = Path(__file__).parents[2] / "docs" / "extending.md"
+    section = page.read_text(encoding="utf-8").partition(f"## {title}")[2].partition("\n## ")[0]
+    code, entry_points = (block.partition("\n")[2] for block in section.split("```")[1:4:2])
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    listed = entry_points.replace(f'project.entry-points."{group}"', group)
+    (metadata / "entry_points.txt").write_text(listed.replace('"', ""), encoding="utf-8")
+    return section
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
     """A model folder of the installed package `colours`, beside photos."""
-    page = Path(__file__).parents[2] / "docs" / "extending.md"
-    section = page.read_text(encoding="utf-8").partition("## Adding a captioner from elsewhere")[2]
-    code, entry_points = (block.partition("\n")[2] for block in section.split("```")[1:4:2])
-    site, metadata = tmp_path / "site", tmp_path / "site" / "colours-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (site / "colours.py").write_text(code, encoding="utf-8")
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\nVersion: 1.0\n")
-    listed = entry_points.replace('project.entry-points."captioner.backends"', "captioner.backends")
-    (metadata / "entry_points.txt").write_text(listed.replace('"', ""), encoding="utf-8")
+    site = tmp_path / "site"
+    install(site, "colours", "Adding a captioner from elsewhere", "captioner.backends")
     monkeypatch.syspath_prepend(site)
     monkeypatch.chdir(tmp_path)
     Path("model").mkdir()
@@ -43,6 +52,33 @@ def folder(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
         Image.fromarray(photo).save(Path("photos") / name)
     yield tmp_path / "model"
     sys.modules.pop("colours", None)
+
+
+SMALL = ("encoder.width=0.05", "preprocessing.size=64", "training.epochs=1", "search.beam=2")
+SMALL += ("data.shapes.train=16", "data.shapes.validation=8")
+
+
+@pytest.mark.slow
+def test_a_score_of_another_package_is_trained_and_drawn(
+    folder: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+) -> None:
+    section = install(folder.parent / "site", "near_score", "Adding a score", "captioner.scores")
+    info, train, caption = re.findall("^captioner (.*)$", section, re.M)
+    Path("configs").symlink_to(Path(__file__).parents[2] / "configs")
+    Path("photos/sky.png").rename("photo.jpg")
+    assert main(info.split()) == 0
+    assert "scores         additive, concat, dot, general, scaled_dot, cosine, near" in (
+        capsys.readouterr().out
+    )
+    assert main([*train.split(), *(word for each in SMALL for word in ("--set", each))]) == 0
+    assert write_graphs(Path("runs/near/model")) == ""
+    assert captioner.load("runs/near").engine == "graphs"
+    assert main(caption.split()) == 0
+    assert Image.open("near.png").width > 64
+    entry_points = folder.parent / "site/near_score-1.0.dist-info/entry_points.txt"
+    entry_points.write_text("[captioner.scores]\nnear = nowhere:Near\n")
+    sentence = refused([*caption.split(), "--overwrite", "--precision", "bfloat16"])
+    assert "the score 'near' cannot be made: No module named 'nowhere'" in sentence
 
 
 def test_it_is_a_captioner_with_maps(folder: Path) -> None:

@@ -68,7 +68,7 @@ def test_options_that_mean_nothing_are_named(
         ({"kind": "transfomer"}, "decoder.kind 'transfomer' is not one of lstm, transformer"),
         ({"heads": 4}, "field 'decoder.heads' is for another kind of decoder"),
         ({"kind": "transformer", "heds": 4}, "unknown field 'decoder.heds'; did you mean 'decoder"),
-        ({"score": {"kind": "dot"}}, "decoder.score.kind 'dot' is not one of 'additive'"),
+        ({"score": {"kind": "cosin"}}, "decoder.score.kind: 'cosin' is not one of additive, "),
         ({"score": {"kind": "additive", "activation": "elu"}}, "decoder.score.activation 'elu' is"),
     ],
 )

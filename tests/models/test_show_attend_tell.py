@@ -8,8 +8,12 @@ import torch
 from caption_samples import MEMORY, PLACES, WORDS, captions, photos, small_decoder, stepped
 from torch import Tensor
 
+from captioner.attention.attention import Attention
+from captioner.attention.memory import Memory
+from captioner.attention.scores import Score
 from captioner.cpu import SWITCH
 from captioner.decoding.protocol import select_rows
+from captioner.errors import UserError
 from captioner.models.caption_decoder import Standardisation
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 
@@ -71,6 +75,39 @@ def test_forcing_and_stepping_are_the_paper_s_equations(gate: str, deep: bool, t
         torch.testing.assert_close((found.logits[photo, row], found.weights[photo, row]), expected)
     rows = torch.zeros(3, 2, dtype=torch.long)
     assert select_rows(decoder.start(memory), rows).memory is memory
+
+
+class NearScore(Score):
+    """Of another package, or set by a subclass."""
+
+    def forward(self, query: Tensor, memory: Memory) -> Tensor:
+        return -torch.cdist(query, memory.keys)  # (..., Q, L)
+
+
+class NearDecoder(ShowAttendTellDecoder):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.attention = Attention(NearScore(), self.attention.selection)
+
+
+@pytest.mark.parametrize("kind", ["dot", "general", "scaled_dot", "cosine", "concat", "near"])
+@pytest.mark.parametrize("selection", ["soft", "hard"])
+def test_other_scores_are_trained_and_stepped_on_a_cpu(kind: str, selection: str) -> None:
+    score = {"kind": "additive" if kind == "near" else kind}
+    make = NearDecoder if kind == "near" else ShowAttendTellDecoder
+    decoder = small_decoder(make, score=score, selection=selection, dropout=0.0)
+    memory, words = decoder.remember(photos()), captions()
+    decoder(memory, words).weights.square().sum().backward()
+    assert float(decoder.lstm.weight_hh.grad.abs().sum()) > 0
+    forced, by_steps = decoder.eval()(memory, words), stepped(decoder, memory, words)
+    torch.testing.assert_close(by_steps[:2], forced[:2])
+
+
+@pytest.mark.parametrize("options", [{"hidden_size": 7}, {"activation": "relu"}])
+def test_what_a_score_does_not_take_is_named(options: dict[str, Any]) -> None:
+    score = {"kind": "dot", "activation": options.pop("activation", "tanh")}
+    with pytest.raises(UserError, match=r"the score 'dot' cannot be made: .*(general|activation)"):
+        small_decoder(score=score, **options)
 
 
 @torch.no_grad()

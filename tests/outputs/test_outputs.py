@@ -6,14 +6,16 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from pyarrow import parquet
-from samples import CAPTION, Output, Patch, photo_bytes, save_photo, write_tar
+from samples import CAPTION, Output, Patch, Refused, photo_bytes, save_photo, write_tar
 
 from captioner.caption.caption import sentence
 from captioner.cli.main import main
 from captioner.files import file_lock
+from captioner.loading import load
 from captioner.outcomes import Failed
 from captioner.outputs.drawings import output_names
 from captioner.outputs.options import OutputOptions
@@ -72,6 +74,32 @@ def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> N
         "image,rank,caption,log_probability,score,model,error\n"
         "a.jpg,1,,,,default,a.jpg is not an image\nb.jpg,1,,,,default,b.jpg is not an image\n"
     )
+
+
+def test_maps_are_saved_as_numbers(folder: Path, refused: Refused) -> None:
+    Path("photos/broken.png").write_text("no photo")
+    options = ["--jsonl", "o.jsonl", "--save-maps", "maps.npz"]
+    assert caption(*options) == 2
+    captions = load("tiny-model", engine="torch").caption(
+        ["photos/=b.png", "photos/a.png"], batch_size=1
+    )
+    saved = np.load("maps.npz")
+    assert saved["names"].tolist() == ["photos/=b.png", "photos/a.png"]
+    for number, each in enumerate(captions):
+        assert saved[f"words_{number}"].tolist() == list(each.words)
+        np.testing.assert_allclose(saved[f"maps_{number}"], each.attention, atol=1e-5)
+        assert saved[f"maps_{number}"].shape == (len(each.words), 4, 4)
+    changed = Path("o.jsonl").read_text().replace(captions[0].text, "my own words", 1)
+    Path("o.jsonl").write_text(changed)
+    # All photos again, with the model's words; a table of lists.
+    assert caption("--jsonl", "o.jsonl", "--resume", "--save-maps", "maps.parquet") == 2
+    rows = parquet.read_table("maps.parquet").to_pylist()
+    for number, row in enumerate(rows):
+        assert (row["image"], row["words"]) == (saved["names"][number], [*captions[number].words])
+        maps = np.reshape(row["maps"], row["shape"])
+        np.testing.assert_allclose(maps, saved[f"maps_{number}"], atol=1e-6)
+    sentence_ = refused([*CAPTION, "photos", "--save-maps", "maps.txt"])
+    assert "maps.txt: its name must end in .npz or .parquet" in sentence_
 
 
 @pytest.mark.slow

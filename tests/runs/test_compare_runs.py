@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from run_samples import Config, recipe_of
+import pytest
+from run_samples import Config, luong, recipe_of, translation_recipe
 from samples import Output, Patch, log_of
 
 from captioner.cli.main import main
@@ -72,3 +73,21 @@ def test_runs_are_compared(
     Path("runs/b/results.json").write_text(json.dumps(results))
     sentence = refused(["runs", "runs/a", "--against", "runs/b"])
     assert "differ in 1, image 7.png for one, and cannot be compared" in sentence
+
+
+def test_runs_of_translators_are_compared(tmp_path: Path, monkeypatch: Patch) -> None:
+    metrics = pytest.importorskip("sacrebleu").metrics
+    monkeypatch.chdir(tmp_path)
+    for score in ("general", "dot"):
+        train_run(translation_recipe(model=luong(score=score)), Path("runs", score))
+    assert len(Path("runs/dot/references.txt").read_text().splitlines()) == 20
+    references = [f"the dog sees the man number {number}" for number in range(20)]
+    texts = [*references[:-3], "a dog", "", "the man"]
+    for file, lines in (("translations", texts), ("references", references)):
+        Path("runs/general", f"{file}.txt").write_text("\n".join([*lines, ""]))
+    first, second = compare_runs(["runs"])
+    assert (first["model.luong.score"], second["model.luong.score"]) == ("dot", "general")
+    expected = metrics.BLEU().corpus_score(texts, [references]).score
+    assert second["BLEU"] == pytest.approx(expected)
+    assert second["BLEU 95 %"][0] < expected < second["BLEU 95 %"][1]
+    assert second["perplexity"] > 1

@@ -108,7 +108,7 @@ def test_25_kills_change_no_byte_of_a_run(config: Config, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_tensorboard_gets_scalars(config: Config, tmp_path: Path) -> None:
+def test_tensorboard_gets_scalars_and_pictures(config: Config, tmp_path: Path) -> None:
     reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for epochs in (1, 2):
         recipe = recipe_of(config, training={"tensorboard": True, "epochs": epochs})
@@ -119,3 +119,8 @@ def test_tensorboard_gets_scalars(config: Config, tmp_path: Path) -> None:
     for name in ("train_loss", "CIDEr-D", "learning_rate"):
         scalars = [(each.step, each.value) for each in found.Scalars(name)]
         assert scalars == [(each["step"], pytest.approx(each[name], rel=1e-5)) for each in log]
+    assert found.Tags()["images"]
+    for tag in found.Tags()["images"]:  # The same photos each epoch, panels of their maps.
+        assert tag in ("photos/6.png", "photos/7.png")
+        pictures = found.Images(tag)
+        assert [each.step for each in pictures] == [each["step"] for each in log]

@@ -20,9 +20,10 @@ def script(import_scripts: None) -> Any:
     return write_reference_pages
 
 
-def test_the_committed_page_is_what_the_declarations_give(script: Any) -> None:
-    page = (script.DOCS / "configuration.md").read_text(encoding="utf-8")
-    assert page == script.configuration(), "run python scripts/write_reference_pages.py"
+@pytest.mark.parametrize("name", ["configuration", "api"])
+def test_the_committed_page_is_what_the_declarations_give(script: Any, name: str) -> None:
+    page = (script.DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert page == getattr(script, name)(), "run python scripts/write_reference_pages.py"
 
 
 def test_the_page_of_commands_has_every_option_and_its_help(
