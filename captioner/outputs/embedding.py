@@ -159,8 +159,8 @@ def _merge(
         return merged, []
     caption = "\n".join(iptc.get(IPTC_CAPTION, []))
     if description.undo:
-        gone = {IPTC_KEYWORDS: own_keywords, IPTC_CAPTION: own_texts if not before else ()}
-        left = {name for name in iptc if {*iptc[name]}.difference(gone.get(name, ()))}
+        own_words = {IPTC_KEYWORDS: own_keywords, IPTC_CAPTION: [] if before else own_texts}
+        left = {name for name in iptc if {*iptc[name]}.difference(own_words.get(name, []))}
         changes = [f"-IPTC:Keywords-={word}" for word in own_keywords]
         if caption in own_texts:
             escaped = before.replace("\\", "\\\\").replace("\n", "\\n")

@@ -124,19 +124,17 @@ def caption_of(record: Record, name: str, status: os.stat_result | None = None) 
 
     status: of the photo's file.
     """
-    scores = {key: record.get(key) for key in ("score", "confidence", "sure")}
+    scores: dict[str, Any] = {key: record.get(key) for key in ("score", "confidence", "sure")}
     text, language = " ".join(record["caption"].split()), record.get("language")
     words, original = record.get("words"), record.get("original") or {}
     if words is None or is_by_person(record):
         words, original = text.split() if language else tokenize(text), {}
         scores = {"confidence": 1.0}
-    maps = np.empty((0, 0, 0))
     log_probability = record.get("log_probability", math.nan)
-    caption = Caption(
-        text, tuple(words), log_probability, (), maps, name=name, status=status, **scores
-    )
+    caption = Caption(text, tuple(words), log_probability, (), np.empty((0, 0, 0)), name=name)
     keywords = replace(caption, words=tuple(original.get("words", ())))  # They are English.
-    return replace(caption, language=language, original=keywords if language else None)
+    original = keywords if language else None
+    return replace(caption, language=language, original=original, status=status, **scores)
 
 
 def rows_of(record: Record) -> Iterator[Record]:
