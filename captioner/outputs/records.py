@@ -126,8 +126,8 @@ def caption_of(record: Record, name: str, status: os.stat_result | None = None) 
     """
     scores: dict[str, Any] = {key: record.get(key) for key in ("score", "confidence", "sure")}
     text, language = " ".join(record["caption"].split()), record.get("language")
-    words, original = record.get("words"), record.get("original") or {}
-    if words is None or is_by_person(record):
+    words, original = record.get("words", ()), record.get("original") or {}
+    if is_by_person(record):
         words, original = text.split() if language else tokenize(text), {}
         scores = {"confidence": 1.0}
     log_probability = record.get("log_probability", math.nan)
