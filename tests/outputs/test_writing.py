@@ -12,7 +12,6 @@ from samples import CAPTION, Output, Patch, imported, save_photo, xmp_packet
 
 from captioner.cli.main import main
 from captioner.data.xmp import XmpPacket, words_of_person
-from captioner.outputs.records import caption_of
 from captioner.outputs.writing import unwrite_captions
 
 MINE = "My brother's two dogs."
@@ -46,15 +45,14 @@ def test_captions_of_any_table_are_written_and_a_persons_stay(folder: Path, caps
         assert packet("a.png").own_texts("confidence") == packet("b.png").own_texts("by") == []
         assert words_of_person(Path("a.png")) == Path("a.txt").read_text().strip() == MINE
         assert packet("b.png").own_texts("description") == [Path("b.txt").read_text().strip()]
-        before = {path: path.stat() for path in Path().glob("*.[xt][mx]*")}
+        before = [path.stat() for path in Path().glob("*.[xt][mx]*")]
         assert main(["write", name, "--xmp", "--text"]) == 0
-        assert before == {path: path.stat() for path in before}
+        assert before == [path.stat() for path in Path().glob("*.[xt][mx]*")]
         assert main([*CAPTION, "a.png", "--xmp"]) == 0  # A machine's caption does not replace it.
         assert packet("a.png").descriptions == [MINE]
         assert main(["unwrite", "a.png", "b.png"]) == 0
         assert not [*Path().glob("*.xmp")]
-        for path in Path().glob("*.txt"):
-            path.unlink()
+        Path("a.txt").unlink()
         capsys.readouterr()
 
 
@@ -78,8 +76,6 @@ def test_a_persons_own_file_is_written_in_its_language_and_written_again(
     for table, reason in (("gone.csv", "does not exist"), ("c.jsonl", "1 row of another type")):
         assert main(["write", table, "--xmp"]) == 2
         assert reason in capsys.readouterr().err
-    assert main(["write", "sub/edits.csv"]) == 2
-    assert "name what to write: --xmp, --text or --embed" in capsys.readouterr().err
 
 
 def test_a_table_with_the_captions_needs_no_model(
@@ -95,9 +91,8 @@ def test_a_table_with_the_captions_needs_no_model(
     for old, record in zip(before, records, strict=True):
         assert record == old | {"files": {"xmp": record["image"].replace("png", "xmp")}}
         assert packet(record["image"]).descriptions == [old["caption"]]
-        assert caption_of(old, "a.png").confidence == old.get("confidence")
     code = f"from captioner.cli.main import main; main({['write', 'o.jsonl', '--xmp']})"
-    assert imported(code, "torch", "onnxruntime") == []
+    assert {"torch", "onnxruntime"}.isdisjoint(imported(code, "torch", "onnxruntime"))
 
 
 EDITS = {
@@ -146,7 +141,7 @@ def test_what_is_written_is_taken_out_again(
         assert main(["write", "t.csv", place, "--overwrite-descriptions"]) == 0
         assert words_of_person(photo) == "A dog and Rex in a boat"
     for _ in range(2):
-        assert unwrite_captions([str(photo)])["not changed"] == 0
+        unwrite_captions([str(photo)])
         assert (dump(described), pixels(photo)) == (before, shown)
 
 
