@@ -6,7 +6,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -50,16 +50,22 @@ def add_commands(commands: shared.Commands) -> None:
     add("--given", "TEXT", "score this caption, and draw where the model looks for it")
     shared.add_search(parser, SearchOptions)
     add = shared.add_group(parser, "output")
-    for name, field in _FIELDS.items():
+    add_outputs(add, _FIELDS)
+    shared.add_machine(parser, "photos in a batch", 16)
+    about = "limit for decoding a large or slow photo (default: 20)"
+    shared.add_option(parser, "--decoding-seconds", "SECONDS", about, type=shared.positive)
+
+
+def add_outputs(add: shared.Add, names: Iterable[str]) -> None:
+    """Add the options of these fields, and those of sidecars."""
+    for name in names:
+        field = _FIELDS[name]
         shared.add_field(add, name, field, field.description, default=field.default)
     about = "beside each photo, write or merge caption and keywords as photo.xmp"
     add("--xmp", "", about, action="store_const", const="lightroom")
     programs = choices(OutputOptions.model_fields["xmp"].annotation)
     about = f"the same, for {', '.join(programs)}"
     add("--xmp-for", "PROGRAM", about, dest="xmp", choices=programs)
-    shared.add_machine(parser, "photos in a batch", 16)
-    about = "limit for decoding a large or slow photo (default: 20)"
-    shared.add_option(parser, "--decoding-seconds", "SECONDS", about, type=shared.positive)
 
 
 def output_options(arguments: argparse.Namespace) -> OutputOptions:
@@ -140,11 +146,12 @@ def _captions(
     arguments: argparse.Namespace, options: OutputOptions, photos: Mapping[str, ImageSource]
 ) -> Iterator[Caption | Failed]:
     """Load the models, unless there are no photos, and caption."""
+    if not photos:
+        return iter(())
+
     from captioner.caption.captioner import caption_photos, explain_photos
     from captioner.loading import load, load_translation
 
-    if not photos:
-        return iter(())
     machine = shared.machine(arguments, arguments.sample)
     translate = None
     model = load(options.model, **machine, calibration=options.calibration)

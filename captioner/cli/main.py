@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import captioner
-from captioner.cli import caption, evaluate, models, serve, train, translate
+from captioner.cli import caption, evaluate, models, serve, train, translate, write
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, help_formatter
 from captioner.errors import refuse_missing
@@ -67,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, prog="captioner"
     )
-    for module in (caption, translate, serve, train, evaluate, models):
+    for module in (caption, write, translate, serve, train, evaluate, models):
         module.add_commands(commands)
     return parser
 

@@ -29,7 +29,8 @@ _TEXTS = (".txt", ".caption")  # Beside photo.jpg: photo.txt, photo.jpg.txt and 
 
 # The tables in a folder of photos, as the ImageFolder of Hugging Face's datasets has them.
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
-_BY_CAPTIONER = {"log_probability", "model"}  # Columns of captioner's own captions.
+BY_CAPTIONER = {"log_probability", "model"}
+"""Columns of captioner's own captions."""
 
 _NUMBER = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?%?", re.IGNORECASE)
 
@@ -41,16 +42,19 @@ _COLUMNS = {
 }
 
 
-class _Row(NamedTuple):
+class TableRow(NamedTuple):
+    """A photo of a table, by its path there, and its captions."""
+
     record: str  # Its name, for messages.
     image: str
     captions: list[str]
     split: str | None = None
     photo: ShardMember | None = None  # In a shard, named `image`.
+    cells: Mapping[str, Any] = {}  # All its columns.
 
 
 _Records = Iterator[tuple[str, object]]  # Each with its name, for messages.
-_Rows = dict[str, tuple[str, list[_Row]]]  # By photo, each with where they stand.
+_Rows = dict[str, tuple[str, list[TableRow]]]  # By photo, each with where they stand.
 
 
 def read_table(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
@@ -61,7 +65,7 @@ def read_table(annotations: Path, images: Path, splits: Splits, collector: Colle
     """
     problems = collector.problems
     kind = "shards" if annotations.suffix.lower() in SHARD_SUFFIXES else "table"
-    kind, rows = ("folder", _of_folder) if os.path.isdir(annotations) else (kind, _rows)
+    kind, rows = ("folder", _of_folder) if os.path.isdir(annotations) else (kind, table_rows)
     problems.source = f"{kind} {annotations}"
     is_added: dict[tuple[str, str | None, ShardMember | None], bool] = {}
     for row in rows(annotations, problems):
@@ -72,7 +76,7 @@ def read_table(annotations: Path, images: Path, splits: Splits, collector: Colle
         key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
         if key not in is_added:
             record = f"image {row.image} ({row.record})"
-            path = row.photo or _with_suffix(images / row.image)
+            path = row.photo or with_suffix(images / row.image)
             is_added[key] = collector.add(SourcePhoto(row.image, path, record, row.split))
         for caption in row.captions if is_added[key] else ():
             collector.add_caption(row.image, caption, row.record)
@@ -89,10 +93,10 @@ def _folder_of(images: Path, name: str) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    return os.path.exists(existing_path(_with_suffix(path)))
+    return os.path.exists(existing_path(with_suffix(path)))
 
 
-def _with_suffix(path: Path) -> Path:
+def with_suffix(path: Path) -> Path:
     """The photo that a path names, also without its suffix, as kohya's scripts write it."""
     if path.suffix.lower() in PHOTO_SUFFIXES or os.path.lexists(existing_path(path)):
         return path
@@ -100,7 +104,7 @@ def _with_suffix(path: Path) -> Path:
     return next(filter(os.path.isfile, map(existing_path, named)), path)
 
 
-def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
+def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
     """The lines of the text beside each photo (see `_TEXTS`), in the folder or below it.
 
     A photo without a text has its rows of a table of `_METADATA`, in its folder or above, or else
@@ -117,12 +121,12 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
         texts = _texts_beside(photo)
         labels += [text for text, lines in texts.items() if not lines]
         if text := next(filter(texts.get, texts), None):
-            found[image] = "with a text beside them", [_Row(f"{text}", image, texts[text])]
+            found[image] = "with a text beside them", [TableRow(f"{text}", image, texts[text])]
         elif image not in found:
             kind, description, is_own = _description(photo, names, problems)
             left_out += is_own
             if description and not is_own:
-                found[image] = kind, [_Row(f"{photo}", image, [description])]
+                found[image] = kind, [TableRow(f"{photo}", image, [description])]
         counts[found[image][0] if image in found else "without"] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}"
@@ -153,7 +157,9 @@ def _rows_of_tables(photos: Sequence[Path], folder: Path, problems: Problems) ->
     above = {parent for photo in photos for parent in photo.parents}
     for place in sorted(above - {*folder.parents}):
         tables = [place / name for name in _METADATA if os.path.isfile(place / name)]
-        for row in chain.from_iterable(_rows(table, problems, skips_own) for table in tables[:1]):
+        for row in chain.from_iterable(
+            table_rows(table, problems, skips_own) for table in tables[:1]
+        ):
             if row.captions:
                 path = existing_path(place / row.image)
                 image = Path(os.path.relpath(path, folder)).as_posix()
@@ -262,7 +268,7 @@ def is_failed(record: Mapping[str, object]) -> bool:
     return "model" in record and bool(record.get("error")) and not record.get("caption")
 
 
-def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_Row]:
+def table_rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[TableRow]:
     """The rows of a table. skips_own: those that captioner wrote are empty."""
     failed: list[str] = []
     records = _of_shards if file.suffix.lower() in SHARD_SUFFIXES else text_records
@@ -271,8 +277,8 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
             problems.add("row without a valid JSON object", where)
         elif is_failed(record):
             failed.append(where)
-        elif skips_own and record.keys() >= _BY_CAPTIONER and record.get("by") != "person":
-            yield _Row(where, "", [])
+        elif skips_own and record.keys() >= BY_CAPTIONER and record.get("by") != "person":
+            yield TableRow(where, "", [])
         elif row := _row(where, record, problems):
             yield row
     if failed:
@@ -280,7 +286,7 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
         problems.notes.append(f"{problems.source}: left out {photos} ({failed[0]} for one)")
 
 
-def _row(where: str, record: Mapping[str, Any], problems: Problems) -> _Row | None:
+def _row(where: str, record: Mapping[str, Any], problems: Problems) -> TableRow | None:
     """A row of a record; None, and a problem, if a column has no text."""
     columns = _columns(tuple(record))
     values: list[Any] = [record.get(columns.get(column, column)) for column in _COLUMNS]
@@ -299,12 +305,12 @@ def _row(where: str, record: Mapping[str, Any], problems: Problems) -> _Row | No
             return None
     split = (split or "").strip() or None
     if photo:
-        return _Row(where, photo.image_id, captions, split, photo)
+        return TableRow(where, photo.image_id, captions, split, photo)
     path = local_path(image.strip())
     if "://" in path:
         advice = "photos are not downloaded: download them, and give their paths"
         raise UserError(f"{problems.source} names photos by address, such as {path}; {advice}")
-    return _Row(where, os.path.normpath(path.replace("\\", "/")), captions, split)
+    return TableRow(where, os.path.normpath(path.replace("\\", "/")), captions, split, None, record)
 
 
 @cache

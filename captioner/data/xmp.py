@@ -54,10 +54,11 @@ _BLOCK = b"""<?xpacket begin="\xef\xbb\xbf" id="W5M0MpCehiHzreSzNTczkc9d"?>
 class Description:
     """A caption on one line, its language tag and its confidence, and keywords.
 
-    by_person: whether a person wrote the caption; then it is not marked as captioner's.
+    by_person: whether a person wrote the caption: it is marked so, and no machine's replaces it.
     keywords_only: whether a person describes the photo, here or elsewhere: only keywords are
         written, and the description that captioner wrote is withdrawn.
     overwrite: whether it replaces the words of a person, or comes back where one took it out.
+    undo: whether all that captioner wrote is taken out, and the words that it replaced come back.
     """
 
     caption: str
@@ -67,12 +68,14 @@ class Description:
     by_person: bool = False
     keywords_only: bool = False
     overwrite: bool = False
+    undo: bool = False
 
 
 class Merged(NamedTuple):
     """What merging a description did.
 
     keywords: that are captioner's now. replaced: words of a person, of which the packet has a copy.
+        By an undo, both are captioner's words that it took out.
     is_taken_out: a person took captioner's description out: it is not written again.
     """
 
@@ -113,9 +116,19 @@ class XmpPacket:
             found += by_people(texts, is_exif=name in _EXIF_COPIES)
         return [*dict.fromkeys(found)]
 
-    def own_texts(self, name: str) -> list[str]:
-        """The texts that captioner wrote as `description`, or as `subject`, which is keywords."""
-        return _texts(self._items(_OWN + name))
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no property."""
+        parts = self._rdf.iterchildren(etree.Element)
+        return not any(len(part) or {*part.attrib} - {f"{_RDF}about", "about"} for part in parts)
+
+    def own_texts(self, name: str, by_person: bool = False) -> list[str]:
+        """The texts that captioner wrote as `description`, or as `subject`, which is keywords.
+
+        by_person: also descriptions by a person, which it wrote from a table.
+        """
+        is_left_out = name == "description" and not by_person and self._is_by_person()
+        return [] if is_left_out else _texts(self._items(_OWN + name))
 
     def merge(self, description: Description, iptc_keywords: Sequence[str] = ()) -> Merged:
         """Set `dc:description` for all languages, the same alt text, and `dc:subject`.
@@ -126,11 +139,15 @@ class XmpPacket:
 
         iptc_keywords: beside the packet in a photo.
         """
+        if description.undo:
+            return self._undo()
+        if self._is_by_person() and not (description.by_person or description.overwrite):
+            return Merged(self.own_texts("subject"))
         replaced: list[str] = []
         is_taken_out = not description.overwrite and self._is_taken_out()
-        if description.keywords_only and not is_taken_out:
+        if not is_taken_out and (description.keywords_only or description.by_person):
             self._withdraw()
-        elif not is_taken_out:
+        if not is_taken_out and not description.keywords_only:
             replaced = self._describe(description)
         keywords = self._set_keywords(description.keywords, iptc_keywords)
         confidence = self._property(f"{_OWN}confidence")
@@ -168,9 +185,41 @@ class XmpPacket:
         root = self._rdf.getroottree().getroot()
         return _BLOCK % bytes(etree.tostring(root, encoding="UTF-8", with_tail=False))
 
+    def _is_by_person(self) -> bool:
+        """Whether the description that captioner wrote is a person's."""
+        return self._rdf.find(f".//{_OWN}by/*") is not None
+
+    def _undo(self) -> Merged:
+        """Take out and return what captioner wrote; the words that it replaced come back."""
+        keywords = self._take_out(f"{_DC}subject")
+        taken_out = self._take_out(*_DESCRIBING, is_undo=True)
+        etree.strip_attributes(self._rdf, f"{_OWN}*")
+        etree.strip_elements(self._rdf, f"{_OWN}*", with_tail=False)
+        return Merged(keywords, taken_out)
+
+    def _take_out(self, *names: str, is_undo: bool = False) -> list[str]:
+        """Remove from properties what captioner wrote; in an undo, the last copies come back."""
+        taken_out = []
+        own_texts = self.own_texts("description", by_person=True)
+        for element in [*self._rdf.iter(*names)]:
+            name = etree.QName(element).localname
+            own_words = {*own_texts, *self.own_texts(name, by_person=True)}
+            own_items = [item for item in element.iter(_ITEM) if _text(item) in own_words]
+            for item in own_items:
+                taken_out.append(_text(item))
+                array = item.getparent()
+                array.remove(item)
+            if own_items and is_undo:
+                copies = self._items(f"{_OWN}before_{name}", "Seq").findall(_ITEM)
+                there = {*map(_language, array.findall(_ITEM))}
+                last = {_language(copy): copy for copy in copies}
+                array.extend(copy for language, copy in last.items() if language not in there)
+            _remove_if_empty(element)
+        return [*dict.fromkeys(taken_out)]
+
     def _is_taken_out(self) -> bool:
         """Whether the description that captioner wrote has gone, and no other is the default."""
-        if not any(self.own_texts("description")):
+        if not any(self.own_texts("description", by_person=True)):
             return False
         items = self._items(f"{_DC}description", "Alt")
         defaults = [_text(item) for item in items.findall(_ITEM) if _language(item) == "x-default"]
@@ -178,16 +227,10 @@ class XmpPacket:
         return not any(defaults)
 
     def _withdraw(self) -> None:
-        """Remove the descriptions that captioner wrote."""
-        copies = self._items(f"{_OWN}description")
-        texts = set(_texts(copies))
-        copies.clear()
-        _remove_if_empty(copies.getparent())
-        for element in list(self._rdf.iter(*_DESCRIBING)):
-            for item in list(element.iter(_ITEM)):
-                if _text(item) in texts:
-                    item.getparent().remove(item)
-            _remove_if_empty(element)
+        """Remove the descriptions that captioner wrote, unless they are a person's."""
+        if not self._is_by_person():
+            self._take_out(*_DESCRIBING)
+            etree.strip_elements(self._rdf, f"{_OWN}description", with_tail=False)
 
     def _describe(self, description: Description) -> list[str]:
         """Set description and alt text, in place of those in its language or in none.
@@ -196,7 +239,7 @@ class XmpPacket:
         `captioner:before_description`, or `before_` and another property's name.
         """
         own_copies = self._items(f"{_OWN}description")
-        own_texts = {*_texts(own_copies)}
+        own_texts = {*self.own_texts("description", description.by_person)}
         words = {*self.descriptions} - own_texts
         languages = ("x-default", description.language)
         replaced = []
@@ -206,11 +249,12 @@ class XmpPacket:
                 _remove_if_empty(items.getparent())
                 continue
             copies = self._items(f"{_OWN}before_{etree.QName(name).localname}", "Seq")
+            kept = {(_language(item), _text(item)) for item in copies}
             for item in items.findall(_ITEM):
                 text = _text(item)
                 if text in words or _language(item) in map(str.lower, languages):
                     items.remove(item)
-                    if text not in {"", *own_texts, *_texts(copies)}:
+                    if text not in {"", *own_texts} and (_language(item), text) not in kept:
                         copies.append(item)
                     replaced.append(text)
             _remove_if_empty(copies.getparent())
@@ -218,9 +262,13 @@ class XmpPacket:
                 item = etree.Element(_ITEM, {_LANGUAGE: tag})
                 item.text = description.caption
                 items.insert(number, item)
-        own_texts |= set() if description.by_person else {description.caption}
+        own_texts.add(description.caption)
         own_copies.clear()
         _add(own_copies, (text for text in dict.fromkeys(_texts(items)) if text in own_texts))
+        if not description.by_person:
+            etree.strip_elements(self._rdf, f"{_OWN}by", with_tail=False)
+        elif not self._is_by_person():
+            _add(self._items(f"{_OWN}by"), ["person"])
         return [text for text in replaced if text in words - {description.caption}]
 
     def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> list[str]:
@@ -326,6 +374,11 @@ def sidecars(photo: Path, names: Spellings = spellings) -> list[list[Path]]:
     return [[path for path in places[0] if not _is_of_other(path, photo)], places[1]]
 
 
+def is_marked(content: bytes) -> bool:
+    """Whether captioner wrote into a packet."""
+    return _NAMESPACES["captioner"].encode() in content.replace(b"\0", b"")
+
+
 def read_sidecar(path: Path) -> XmpPacket:
     """The packet of an XMP file; a new one if there is none."""
     with refuse_os_errors(f"cannot read {path}"):
@@ -334,28 +387,28 @@ def read_sidecar(path: Path) -> XmpPacket:
 
 
 def photo_descriptions(
-    photo: Path, names: Spellings = spellings
+    photo: Path, names: Spellings = spellings, by_person: bool = False
 ) -> Iterator[tuple[str, str, bool]]:
     """Where the descriptions of a photo are, their texts, and whether captioner wrote them.
 
     The first counts most; those that cameras write are left out. What is not understood is a text.
-    names: see `sidecars`.
+    names: see `sidecars`. by_person: as in `XmpPacket.own_texts`.
     """
     for sidecar in filter(isfile, chain(*sidecars(photo, names))):
         packet = read_sidecar(sidecar)
-        own_texts = packet.own_texts("description")
+        own_texts = packet.own_texts("description", by_person)
         for text in packet.descriptions:
             yield "with an XMP sidecar", text, text in own_texts
     blocks, texts = read_inside(photo)
     packets = [XmpPacket(block, f"the XMP of {photo}") for block in blocks]
-    own_texts = [text for packet in packets for text in packet.own_texts("description")]
+    own_texts = [text for packet in packets for text in packet.own_texts("description", by_person)]
     for text in chain(*(packet.descriptions for packet in packets), texts):
         yield "described inside", text, text in own_texts
 
 
-def words_of_person(photo: Path, names: Spellings = spellings) -> str:
-    """The description of a photo by a person; "" if none."""
-    described = photo_descriptions(photo, names)
+def words_of_person(photo: Path, names: Spellings = spellings, but_written: bool = False) -> str:
+    """The description of a photo by a person; "" if none. but_written: by captioner."""
+    described = photo_descriptions(photo, names, by_person=but_written)
     return next((text for _, text, is_own in described if not is_own), "")
 
 

@@ -1,7 +1,6 @@
 """Describes photos: in XMP sidecars and texts beside them, and in themselves."""
 
 import os
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ from captioner.data.xmp import (
 )
 from captioner.errors import UserError, counted, on_a_line
 from captioner.model_folders import DEMO_PHOTO
-from captioner.outputs.embedding import TEMPORARY, Embedder
+from captioner.outputs.embedding import TEMPORARY, Embedder, check_exiftool
 from captioner.outputs.lines import formatted_caption
 from captioner.outputs.options import OutputOptions
 from captioner.text.languages import ENGLISH
@@ -55,9 +54,8 @@ class Descriptions:
         are_files = all(isinstance(source, str) for source in photos.values())
         if options.describes_photos and (not are_files or str(DEMO_PHOTO) in photos):
             raise UserError("--xmp, --text and --embed need photo files, not -, --demo or shards")
-        if options.embed and not shutil.which("exiftool"):
-            where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
-            raise UserError(f"--embed needs exiftool; see {where}")
+        if options.embed:
+            check_exiftool()
         self._options = options
         self._report = report
         self._say = ignore if options.quiet else report
@@ -112,7 +110,7 @@ class Descriptions:
         if form := self._options.format:
             line = formatted_caption(form, photo, caption).removesuffix("\n")
         if kept:
-            description = replace(description, keywords_only=True)
+            description = replace(description, keywords_only=True, by_person=False)
             self._say(f"{photo} keeps its description {kept!r}; {_OPTION} replaces it")
         written = {}
         for option, path in places:
@@ -161,7 +159,7 @@ class Descriptions:
         """The description of a photo by a person that stays, unless it is the caption."""
         if description.overwrite or not (self._options.xmp or self._options.embed):
             return ""
-        words = words_of_person(Path(photo), names=self._names)
+        words = words_of_person(Path(photo), self._names, but_written=description.by_person)
         return "" if words == description.caption else words
 
     def _write(self, option: str, path: Path, description: Description, line: str) -> str:
@@ -189,7 +187,7 @@ class Descriptions:
     def _write_text(self, path: Path, line: str) -> str:
         content = f"{line}\n".encode("utf-8", "backslashreplace")
         old = files.read_bytes(path) if os.path.lexists(path) else b""
-        copy = _free_path(path)
+        copy = next(path for path in copies(path) if not os.path.lexists(path))
         replaced = []
         if old.strip() not in (b"", content.strip()):
             if not self._options.overwrite_descriptions:
@@ -204,7 +202,8 @@ class Descriptions:
     def _replace(self, path: Path, content: bytes) -> None:
         """Write a file; in a dry run, check that it can be written."""
         if not self._options.dry_run:
-            files.write_bytes(path, content)
+            if not os.path.isfile(path) or files.read_bytes(path) != content:
+                files.write_bytes(path, content)
             return
         with files.refuse_os_errors(f"cannot write {path}"), suppress(FileNotFoundError):
             if os.path.isdir(path) or not os.stat(path):  # Its name may be too long.
@@ -227,7 +226,6 @@ class Descriptions:
             self._say(f"{note}: {number:,}")
 
 
-def _free_path(path: Path) -> Path:
-    """Where a copy of a text goes: `photo.txt.before`, or `.before2` where that is there."""
-    names = (path.with_name(f"{path.name}.before{end}") for end in chain([""], count(2)))
-    return next(name for name in names if not os.path.lexists(name))
+def copies(path: Path) -> Iterator[Path]:
+    """Where copies of a text go, in their order: `photo.txt.before`, `photo.txt.before2`."""
+    return (path.with_name(f"{path.name}.before{end}") for end in chain([""], count(2)))

@@ -20,7 +20,7 @@ from captioner.data.inside_photos import (
     iptc_of,
     read_inside,
 )
-from captioner.data.xmp import Description, Merged, XmpPacket
+from captioner.data.xmp import Description, Merged, XmpPacket, is_marked
 from captioner.errors import UserError
 from captioner.vision.images import Report, load_image, opened
 from captioner.vision.raw import is_raw
@@ -35,6 +35,14 @@ _SECONDS = 60  # For a photo; one of a gigabyte has 17 minutes more.
 _BYTES_A_SECOND = 1e6
 _READY = "{ready}"  # What exiftool prints after each photo.
 _WITH_IPTC = ("JPEG", "MPO", "TIFF")
+_IPTC_HEADERS = {(1, 0), (1, 90), (2, 0)}  # Versions and character set, which exiftool adds.
+
+
+def check_exiftool() -> None:
+    """Raise `UserError` unless exiftool is there."""
+    if not shutil.which("exiftool"):
+        where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
+        raise UserError(f"--embed needs exiftool; see {where}")
 
 
 class Embedder:
@@ -53,12 +61,18 @@ class Embedder:
         if is_raw(path):
             raise UserError(f"{photo} is a raw file, into which nothing is written: use --xmp")
         packets, _ = read_inside(path)
+        if description.undo and not any(map(is_marked, packets)):
+            return Merged()
+        check_exiftool()
         with opened(path) as image:
             iptc = iptc_of(image) if image.format in _WITH_IPTC else None
         if len(packets) > 1:
             raise UserError(f"{photo} has XMP in several parts; --xmp writes beside it")
         packet = XmpPacket(next(iter(packets), None), f"the XMP of {photo}")
+        before = packet.as_block()
         merged, changes = _merge(packet, iptc, description)
+        if packet.as_block() == before and not changes:
+            return merged
         if not packets:  # Nothing that exiftool alone sees is replaced.
             changes += ["-if", "not $XMP"]
         problem = f"cannot embed the caption in {photo}"
@@ -67,8 +81,8 @@ class Embedder:
             try:
                 block_path.write_bytes(packet.as_block())
                 # exiftool reads %f in a name as a code, and %d as the photo's folder.
-                changes += [f"-XMP<=%d{block_path.name}", "-o", f"%d{written.name}"]
-                answer = self._run(path, *changes)
+                xmp = "-XMP:all=" if packet.is_empty else f"-XMP<=%d{block_path.name}"
+                answer = self._run(path, *changes, xmp, "-o", f"%d{written.name}")
                 reason = answer.removeprefix("Error: ").removesuffix(f" - {path}")
                 if reason or not _is_whole(written, self._decoding_seconds):
                     raise UserError(f"{problem}: {reason or 'exiftool wrote no photo'}")
@@ -140,16 +154,27 @@ def _merge(
     iptc: None in a format that has no place for it.
     """
     keywords = (iptc or {}).get(IPTC_KEYWORDS, [])
-    own_keywords, own_texts = packet.own_texts("subject"), packet.own_texts("description")
+    own_keywords = packet.own_texts("subject")
+    own_texts = packet.own_texts("description", description.by_person or description.undo)
+    before = "".join(packet.own_texts("before_Caption-Abstract")[-1:])
     merged = packet.merge(description, keywords)
     if iptc is None:
         return merged, []
     caption = "\n".join(iptc.get(IPTC_CAPTION, []))
+    if description.undo:
+        own_words = {IPTC_KEYWORDS: own_keywords, IPTC_CAPTION: [] if before else own_texts}
+        left = {name for name in iptc if {*iptc[name]}.difference(own_words.get(name, []))}
+        changes = [f"-IPTC:Keywords-={word}" for word in own_keywords]
+        if caption in own_texts:
+            escaped = before.replace("\\", "\\\\").replace("\n", "\\n")
+            changes.append(f"#[CSTR]-IPTC:Caption-Abstract={escaped}")
+        return merged, changes if left - _IPTC_HEADERS else ["-IPTC:all="]
     changes = [] if iptc else ["-CodedCharacterSet=UTF8"]  # Old texts are not recoded.
     if description.keywords_only or merged.is_taken_out:
         changes += ["-IPTC:Caption-Abstract="] if caption in own_texts else []
     elif description.overwrite or caption or not (iptc and own_texts):
-        changes.append(f"-IPTC:Caption-Abstract={description.caption}")
+        if caption != description.caption:
+            changes.append(f"-IPTC:Caption-Abstract={description.caption}")
         if not caption:
             changes += ["-if", "not $IPTC:Caption-Abstract"]
         if caption and caption not in own_texts:
@@ -157,8 +182,9 @@ def _merge(
             is_named = caption in (description.caption, *merged.replaced)
             merged = merged._replace(replaced=[*merged.replaced, *([] if is_named else [caption])])
     gone = {*own_keywords} - {*keywords} if iptc else set()
-    changes += [f"-IPTC:Keywords-={word}" for word in (*own_keywords, *merged.keywords)]
-    changes += [f"-IPTC:Keywords+={word}" for word in merged.keywords if word not in gone]
+    if not iptc or {*own_keywords} != gone.union(merged.keywords):
+        changes += [f"-IPTC:Keywords-={word}" for word in (*own_keywords, *merged.keywords)]
+        changes += [f"-IPTC:Keywords+={word}" for word in merged.keywords if word not in gone]
     return merged, changes
 
 

@@ -3,9 +3,8 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import Caption
-from captioner.caption.confidence import sure_nouns
 from captioner.errors import UserError, counted
 from captioner.memory_limits import allowed_cores
 from captioner.outcomes import MOST_WORKERS, Failed
@@ -25,6 +23,7 @@ from captioner.outputs.options import OutputOptions
 from captioner.outputs.records import (
     TYPES,
     Record,
+    caption_of,
     file_state,
     is_unchanged,
     origin_of,
@@ -34,7 +33,6 @@ from captioner.outputs.records import (
 from captioner.outputs.saved_maps import saved_maps
 from captioner.render.page import PageItem, save_html
 from captioner.tables import AddRows, parquet_table, pyarrow_library
-from captioner.text.tokenizer import tokenize
 from captioner.vision.digest import photo_digest
 from captioner.vision.images import ImageSource, Report
 from captioner.vision.shards import ShardMember, source_status
@@ -66,7 +64,7 @@ class Outputs:
     Records go to `jsonl` and `parquet` as they come, and by `finish` to `json` and `csv`.
 
     photos: to caption, by name. report: takes sentences for people.
-    finished: the photos whose captions `resume` found.
+    finished: the photos whose captions `resume` found; it writes what they lack but for drawings.
     remaining: the others, and for `html` and `save_maps` all photos.
     workers: threads for `draw`; 0 if there is nothing to draw.
     counts: the photos of each outcome, as `summary` names them.
@@ -120,18 +118,39 @@ class Outputs:
         if self._lines is None:
             is_text_kept = self._options.resumes  # Which --text alone may have, too.
             return set(filter(self._descriptions.has_text, self._photos if is_text_kept else ()))
-        finished = set()
+        finished, found = set(), []
         for record in self._lines.resume(self._photos, self._origin):
             photo = record["image"]
             if photo in self._photos and "by" in record:
                 self._by_person[photo] = record
             if photo not in self._photos or self._is_finished(photo, record):
                 finished.add(photo)
-                self._collect(record)
+                found.append(record)
         if self._by_person and not self._options.quiet:
             count = counted(len(self._by_person), "caption")
             report(f"{count} by a person kept; drawings and pages show the model's words")
+        for record in found:  # Once all are read, as the file is rewritten meanwhile.
+            self._collect(self._described(record, report))
         return finished & self._photos.keys()
+
+    def _described(self, record: Record, report: Report) -> Record:
+        """A record, by which its photo is described where the files are not there: no model."""
+        photo = record["image"]
+        confidence = 1.0 if "by" in record else record.get("confidence")
+        places = self._descriptions.files(photo, confidence) if photo in self._photos else ()
+        if _has_files(record, places) or not record.get("caption"):
+            return record
+        caption = caption_of(record, photo).with_keywords(self._options.keywords)
+        written, problems, kept = self._descriptions.write(photo, caption, "by" in record)
+        for problem in problems:
+            report(problem)
+        outcome = "not written" if problems else "written from the table"
+        self.counts["kept a person's words" if kept else outcome] += 1
+        record = record | {"files": record.get("files", {}) | written}
+        record |= file_state(source_status(photo))
+        if self._lines is not None and not self._options.dry_run:
+            self._lines.write(record)
+        return record
 
     def draw(self, item: Caption | Failed) -> Drawn:
         """Write a photo's drawings, and prepare its part of the page, for `add`; in any thread.
@@ -147,10 +166,10 @@ class Outputs:
         item = self._checked(item)
         if isinstance(item, Failed):
             return Drawn(item)
-        record = self._by_person.get(item.name or "")
-        caption = _in_words_of(record, item) if record else item
-        shown = caption.with_keywords(self._options.keywords)
-        drawn = Drawn(shown, {}, problems, by_model=item)
+        record, by_model = self._by_person.get(item.name or ""), item
+        if record:
+            item = caption_of(record, item.name or "", item.status)
+        drawn = Drawn(item.with_keywords(self._options.keywords), {}, problems, by_model=by_model)
         if loaded and item.name not in self.finished:
             wanted = self._drawings.files(loaded.name or "")
             written, problems = files.write_each(wanted, partial(self._drawings.write, loaded))
@@ -226,7 +245,7 @@ class Outputs:
         captioned = f"{self.counts['captioned']:,} captioned"
         if unsure := self.counts["not sure"]:
             captioned += f" ({unsure:,} not sure)"
-        others = ("kept a person's words", *FAILURES)
+        others = ("written from the table", "kept a person's words", *FAILURES)
         parts = [f"{self.counts[name]:,} {name}" for name in others if self.counts[name]]
         return ", ".join([captioned, *parts])
 
@@ -266,16 +285,9 @@ class Outputs:
             self._add_rows(list(rows_of(record)))
 
     def _is_finished(self, photo: str, record: Record) -> bool:
-        """Whether the photo has the size and time of its record, and its files are there."""
-        written = record.get("files", {})
-        wanted = [*self._drawings.files(photo)]
-        if record.get("caption"):
-            confidence = 1.0 if "by" in record else record.get("confidence")
-            wanted += self._descriptions.files(photo, confidence)
-        return is_unchanged(self._photos[photo], record) and all(
-            option in written and is_same_path(written[option], path) and os.path.exists(path)
-            for option, path in wanted
-        )
+        """Whether the photo has the size and time of its record, and its drawings are there."""
+        are_drawn = _has_files(record, self._drawings.files(photo))
+        return is_unchanged(self._photos[photo], record) and are_drawn
 
     def _state_read(self, item: Caption | Failed) -> Record:
         """The state of a photo's file, or of its shard, before the photo was read."""
@@ -294,14 +306,13 @@ class Outputs:
         return _Changed(name, f"{name} changed while it was captioned; caption it again")
 
 
-def _in_words_of(record: Record, caption: Caption) -> Caption:
-    """A caption with the words of a record by a person."""
-    text = " ".join(record.get("caption", "").split())
-    words = tuple(text.split() if caption.language else tokenize(text))
-    found = tuple(word for word in caption.keywords if word in text)
-    caption = replace(caption, text=text, words=words, original=None, alternatives=())
-    caption = replace(caption, confidence=1.0, word_confidence=None, sure=None)
-    return replace(caption, keywords=found if caption.language else sure_nouns(caption, 0.0))
+def _has_files(record: Record, wanted: Iterable[tuple[str, Path]]) -> bool:
+    """Whether the files of these options are there, as the record has them."""
+    written = record.get("files", {})
+    return all(
+        option in written and is_same_path(written[option], path) and os.path.exists(path)
+        for option, path in wanted
+    )
 
 
 @contextmanager

@@ -1,17 +1,21 @@
 """Records of captioned photos: their fields, where they come from, and their rows in tables."""
 
 import hashlib
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import chain
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field, TypeAdapter
 from typing_extensions import Required, TypedDict
 
 import captioner
-from captioner.caption.caption import sentence
+from captioner.caption.caption import Caption, sentence
+from captioner.caption.confidence import sure_nouns
 from captioner.caption.config import captioner_config
 from captioner.errors import UserError
 from captioner.files import read_bytes
@@ -19,6 +23,7 @@ from captioner.model_folders import ModelFolder, model_folder
 from captioner.outputs.options import PLACES, OutputOptions
 from captioner.schema import Text, plain_type, to_mapping
 from captioner.tables import csv_text
+from captioner.text.tokenizer import tokenize
 from captioner.vision.shards import source_status
 
 Record = dict[str, Any]
@@ -75,7 +80,7 @@ def _types(fields: type) -> dict[str, str]:
 
 _DRAWN = dict.fromkeys(("overlay", "gif", "words_folder", *PLACES), "string")
 TYPES = {"image": "string", "rank": "int32"} | _types(_OfCaption) | _DRAWN | _types(_OfPhoto)
-"""The columns of tables, as in Parquet; CSV has no `words`."""
+"""The columns of tables, as in Parquet; CSV has `words` as a text."""
 
 
 def file_state(status: os.stat_result | None) -> Record:
@@ -123,6 +128,25 @@ def _is_edited(version: Mapping[str, Any]) -> bool:
     return words is not None and shown not in (sentence(words).split(), " ".join(words).split())
 
 
+def caption_of(record: Record, name: str, status: os.stat_result | None = None) -> Caption:
+    """The caption of a record, without maps; that of a person is sure, and has its own words.
+
+    status: of the photo's file.
+    """
+    scores: dict[str, Any] = {key: record.get(key) for key in ("score", "confidence", "sure")}
+    text, language = " ".join(record["caption"].split()), record.get("language")
+    words, keywords = record.get("words", ()), record.get("keywords")
+    if is_by_person(record):
+        words = text.split() if language else tokenize(text)
+        scores = {"confidence": 1.0}
+        keywords = [word for word in keywords or () if word in text] if language else None
+    log_probability = record.get("log_probability", math.nan)
+    caption = Caption(text, tuple(words), log_probability, (), np.empty((0, 0, 0)), name=name)
+    if keywords is None:  # Also of tables by earlier versions.
+        keywords = () if language else sure_nouns(caption, 0.0)
+    return replace(caption, language=language, keywords=tuple(keywords), status=status, **scores)
+
+
 def rows_of(record: Record) -> Iterator[Record]:
     """One row a caption."""
     written = record.get("files", {})
@@ -137,7 +161,8 @@ def records_csv(records: Sequence[Record], is_excel: bool) -> str:
     """The rows, with the columns that have a value."""
     rows = list(chain.from_iterable(map(rows_of, records)))
     for row in rows:
-        words = row.pop("words")
+        words = row["words"] or ()
+        row["words"] = " ".join(words) or None
         row["keywords"] = ", ".join(row["keywords"] or ()) or None
         if scores := row["word_confidence"]:
             pairs = zip(words, scores, strict=False)

@@ -301,7 +301,7 @@ def _open_parquet(path: str) -> Arrow:
 def _of_parquet(path: str, report: Report) -> ShardRecords:
     with _reported(path, report), _open_parquet(path) as file:
         column, is_path = _photo_column(file.schema_arrow)
-        texts = [field.name for field in file.schema_arrow if _is_text(field.type)]
+        texts = [field.name for field in file.schema_arrow if _is_plain(field.type)]
         number = 0
         for group in range(file.num_row_groups):
             start = number
@@ -363,6 +363,11 @@ def _photo_column(schema: Arrow) -> tuple[str, bool]:
         if name in known:
             return known[name], True
     raise ValueError(f"it has no column of bytes, and none of paths ({', '.join(PATH_COLUMNS)})")
+
+
+def _is_plain(kind: Arrow) -> bool:
+    """Whether a column has texts or numbers, or lists of them."""
+    return _is_text(kind) or str(getattr(kind, "value_type", kind)) in ("bool", "int32", "double")
 
 
 def _is_text(kind: Arrow) -> bool:

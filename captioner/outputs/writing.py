@@ -1,0 +1,147 @@
+"""Writes the captions of tables into and beside photos, and takes them out again; no model."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from functools import cache
+from itertools import chain, takewhile
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from captioner import files
+from captioner.data.example import Problems
+from captioner.data.table import BY_CAPTIONER, TableRow, table_rows, with_suffix
+from captioner.data.xmp import Description, Merged, is_marked, read_sidecar, sidecars, spellings
+from captioner.errors import UserError
+from captioner.outcomes import in_background
+from captioner.outputs.descriptions import SHARED, Descriptions, Written, copies
+from captioner.outputs.embedding import Embedder, mend_torn
+from captioner.outputs.options import OutputOptions
+from captioner.outputs.records import SAVED, Record, caption_of, is_by_person
+from captioner.text.languages import ENGLISH, is_english, language_tag
+from captioner.vision.images import Report
+
+_WRITERS = 32  # Threads.
+_UNDO = Description("", (), undo=True)
+_KINDS = {".xmp": "sidecars", ".txt": "texts"}
+
+
+def write_captions(
+    table: str, options: OutputOptions, images: str | None = None, report: Report = print
+) -> Counter[str]:
+    """Describe photos by the captions of a table, as options say; returns the count by outcome.
+
+    table: any that the package reads or writes. A photo's last row counts, or its last by a person:
+        one that is marked so, or changed, or of a table that captioner did not write.
+    options: `language` is that of people's rows which name none.
+    images: the photos' folder; by default the working folder, or else the table's.
+    """
+    problems = Problems("skip", f"table {table}")
+    folders = [Path(images)] if images else [Path(), Path(table).parent]
+    records: dict[str, Record] = {}
+    for row in table_rows(Path(table), problems):
+        paths = (files.existing_path(with_suffix(folder / row.image)) for folder in folders)
+        photo = str(next(filter(os.path.isfile, paths), ""))
+        if str(row.cells.get("rank") or 1) != "1":  # Another of several captions.
+            continue
+        record = _record(row, options.language, problems)
+        if not photo:
+            problems.add("missing image", f"{row.image}, {row.record}")
+        elif record and (is_by_person(record) or not is_by_person(records.get(photo, {}))):
+            records[photo] = record
+    for sentence in problems.sentences:
+        report(sentence)
+    mend_torn(records, report)
+    counts = Counter({"not written": len(problems)})
+    photos = {photo: photo for photo in records}
+    with closing(Descriptions(options, photos, report)) as descriptions:
+
+        def write(photo: str) -> Written:
+            caption = caption_of(records[photo], photo).with_keywords(options.keywords)
+            return descriptions.write(photo, caption, is_by_person(records[photo]))
+
+        # Threads wait for the disk, one after the other for exiftool.
+        for written in in_background(write, records, 0 if options.embed else _WRITERS):
+            for problem in {*written.problems} - {SHARED}:
+                report(problem)
+            outcome = "kept a person's words" if written.kept else "described"
+            counts["not written" if written.problems else outcome] += 1
+    return counts
+
+
+def _record(row: TableRow, language: str | None, problems: Problems) -> Record:
+    """The record of a row: a person's if captioner did not write it; empty with a problem."""
+    cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
+    try:
+        tag = language_tag(cells.get("language", language or ENGLISH), "language")
+        record: Record = {"by": "person", "language": None if is_english(tag) else tag}
+        if cells.keys() >= BY_CAPTIONER:
+            words = cells.get("words", row.captions[0])
+            if isinstance(words, str):  # As all is in CSV.
+                keywords = [*filter(None, cells.get("keywords", "").split(", "))]
+                cells |= {"words": words.split(), "keywords": keywords, "word_confidence": None}
+            record = {**SAVED.validate_python(cells)}
+    except (ValidationError, UserError) as error:
+        problems.add("row of another type", f"{row.record}: {error}")
+        return {}
+    return {**record, "image": row.image, "caption": row.captions[0]}
+
+
+def unwrite_captions(
+    photos: Sequence[str], is_dry: bool = False, report: Report = print
+) -> Counter[str]:
+    """Take out of photos and sidecars what captioner wrote and nobody changed since.
+
+    The words of people that it had replaced come back, in texts too. Returns the count of files by
+    kind. is_dry: say what would be taken out, and do not.
+    """
+    names = cache(spellings)
+    counts: Counter[str] = Counter()
+    with closing(Embedder()) as embedder:
+        for photo in map(Path, photos):
+            captions: list[str] = []  # What was taken out.
+            text = files.existing_path(photo.with_suffix(".txt"))
+            for path in filter(os.path.isfile, [*chain(*sidecars(photo, names)), photo, text]):
+                try:
+                    if path == photo:
+                        done = embedder.embed(photo, _UNDO, is_dry)
+                    elif path == text:
+                        done = _restore(text, captions, is_dry)
+                    else:
+                        done = _clear(path, is_dry)
+                except UserError as error:
+                    report(str(error))
+                    counts["not changed"] += 1
+                    continue
+                captions += done.replaced
+                words = [*done.replaced, *done.keywords]
+                counts[_KINDS.get(path.suffix.lower(), "photos")] += bool(words)
+                if is_dry and words:
+                    report(f"{path} would lose {', '.join(map(repr, words))}")
+    return counts
+
+
+def _clear(sidecar: Path, is_dry: bool) -> Merged:
+    """Take captioner's words out of a sidecar, and remove it if it is left empty."""
+    if not is_marked(files.read_bytes(sidecar)):
+        return Merged()
+    packet = read_sidecar(sidecar)
+    done = packet.merge(_UNDO)
+    if not is_dry and packet.is_empty:
+        sidecar.unlink()
+    elif not is_dry:
+        files.write_bytes(sidecar, packet.as_file())
+    return done
+
+
+def _restore(text: Path, captions: Sequence[str], is_dry: bool) -> Merged:
+    """Put back the last text that a caption replaced; a text without a copy has no mark."""
+    content = files.read_bytes(text).decode(errors="replace").strip()
+    last = [*takewhile(os.path.lexists, copies(text))][-1:]
+    if not last or content not in captions:
+        return Merged()
+    if not is_dry:
+        files.replace(last[0], text)
+    return Merged(replaced=[content])

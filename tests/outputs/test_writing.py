@@ -1,0 +1,169 @@
+"""Captions of tables go into photos and beside them, and out again, without a model."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from samples import CAPTION, Output, Patch, imported, save_photo, xmp_packet
+
+from captioner.cli.main import main
+from captioner.data.xmp import XmpPacket, words_of_person
+from captioner.outputs.writing import unwrite_captions
+
+MINE = "My brother's two dogs."
+
+
+def packet(photo: str) -> XmpPacket:
+    return XmpPacket(Path(photo).with_suffix(".xmp").read_bytes(), photo)
+
+
+def contents() -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in Path().iterdir() if path.is_file()}
+
+
+def tables() -> list[str]:
+    """The tables of two photos, in which a person changed the first caption of the first."""
+    command = [*CAPTION, "a.png", "b.png", "--n-best", "2", "--jsonl", "o.jsonl"]
+    assert main([*command, "--csv", "o.csv", "--json", "o.json"]) == 0
+    caption = json.loads(Path("o.jsonl").read_text().splitlines()[0])["caption"]
+    for name in ("o.jsonl", "o.csv", "o.json"):
+        Path(name).write_text(Path(name).read_text().replace(caption, MINE, 1))
+    assert main([*command, "--resume", "--parquet", "o.parquet"]) == 0
+    return ["o.jsonl", "o.csv", "o.json", "o.parquet"]
+
+
+def test_captions_of_any_table_are_written_and_a_persons_stay(folder: Path, capsys: Output) -> None:
+    for name in tables():
+        assert main(["write", name, "--xmp", "--text", "--dry-run"]) == 0
+        assert "a.xmp would get" in capsys.readouterr().err
+        assert main(["write", name, "--xmp", "--text"]) == 0
+        assert packet("a.png").own_texts("by") == ["person"]
+        assert packet("a.png").own_texts("confidence") == packet("b.png").own_texts("by") == []
+        assert words_of_person(Path("a.png")) == Path("a.txt").read_text().strip() == MINE
+        assert packet("b.png").own_texts("description") == [Path("b.txt").read_text().strip()]
+        before = [path.stat() for path in Path().glob("*.[xt][mx]*")]
+        assert main(["write", name, "--xmp", "--text"]) == 0
+        assert before == [path.stat() for path in Path().glob("*.[xt][mx]*")]
+        assert main([*CAPTION, "a.png", "--xmp"]) == 0  # A machine's caption does not replace it.
+        assert packet("a.png").descriptions == [MINE]
+        assert main(["unwrite", "a.png", "b.png"]) == 0
+        assert not [*Path().glob("*.xmp")]
+        Path("a.txt").unlink()
+        capsys.readouterr()
+
+
+def test_a_persons_own_file_is_written_in_its_language_and_written_again(
+    folder: Path, capsys: Output
+) -> None:
+    assert main([*CAPTION, "a.png", "--xmp"]) == 0
+    Path("sub").mkdir()
+    for caption in ("Zwei Hunde", "Drei Hunde"):
+        rows = f"image,caption\na.png,{caption}\ngone.png,Katze\nb,Ein Boot\n"
+        Path("sub/edits.csv").write_text(rows)
+        assert main(["write", "sub/edits.csv", "--xmp", "--language", "de"]) == 2
+        errors = capsys.readouterr().err
+        assert "1 missing image (gone.png, line 3)" in errors
+        assert errors.endswith("captioner: 1 not written, 2 described\n")
+        assert packet("a.png").descriptions == [caption]
+        assert f'xml:lang="de">{caption}<' in Path("a.xmp").read_text(encoding="utf-8")
+    Path("c.jsonl").write_text(
+        '{"image": "a.png", "caption": "x", "words": 5, "model": "m", "log_probability": 1}\n'
+    )
+    for table, reason in (("gone.csv", "does not exist"), ("c.jsonl", "1 row of another type")):
+        assert main(["write", table, "--xmp"]) == 2
+        assert reason in capsys.readouterr().err
+
+
+def test_a_table_with_the_captions_needs_no_model(
+    folder: Path, capsys: Output, monkeypatch: Patch
+) -> None:
+    command = [*CAPTION, "a.png", "b.png", "--jsonl", "o.jsonl", "--resume"]
+    assert main(command) == 0
+    before = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
+    monkeypatch.setattr("captioner.loading.load", None)
+    assert main([*command, "--xmp"]) == 0
+    assert "2 of 2 photos are captioned already" in capsys.readouterr().err
+    records = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
+    for old, record in zip(before, records, strict=True):
+        assert record == old | {"files": {"xmp": record["image"].replace("png", "xmp")}}
+        assert packet(record["image"]).descriptions == [old["caption"]]
+    code = f"from captioner.cli.main import main; main({['write', 'o.jsonl', '--xmp']})"
+    assert {"torch", "onnxruntime"}.isdisjoint(imported(code, "torch", "onnxruntime"))
+
+
+EDITS = {
+    "XMP": "-XMP:Rating=4 -XMP-dc:Description=Mine -XMP-dc:Description-de=Meins -XMP-dc:Subject=Rex"
+    " -XMP-dc:Description-en=Mine -XMP-exif:UserComment=Comment",
+    "IPTC": "-IPTC:Caption-Abstract=B\u00f6\\n -IPTC:City=Ulm -IPTC:Keywords=Rex",
+}
+MOVED = ("IFD0:StripOffsets", "QuickTime:MediaData")  # Where pixels stand in the file.
+LEFT_OUT = ("SourceFile", "System", "File", "ExifTool", "XMP-x:XMPToolkit", "RIFF", *MOVED)
+
+
+def dump(path: Path) -> dict[str, Any]:
+    """What exiftool reads, but for what any change of a file changes."""
+    if not path.exists():
+        return {}
+    command = ["exiftool", "-json", "-G1", "-a", path]
+    (found,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return {name: value for name, value in found.items() if not name.startswith(LEFT_OUT)}
+
+
+def pixels(path: Path) -> bytes:
+    with Image.open(path) as image:
+        return np.asarray(image).tobytes()
+
+
+@pytest.mark.exiftool
+@pytest.mark.parametrize("edited", ["", "XMP", "XMP IPTC"])
+@pytest.mark.parametrize(
+    "name", ["a.xmp", *map("a.{}".format, ["jpg", "png", "tif", "webp", "heic", "jp2"])]
+)
+def test_what_is_written_is_taken_out_again(
+    name: str, edited: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pytest.importorskip("pillow_heif").register_heif_opener()
+    described = Path(name)
+    photo = save_photo(described if name != "a.xmp" else Path("a.jpg"))
+    if edits := [edit for group in edited.split() for edit in EDITS[group].split()]:
+        if name == "a.xmp":
+            described.write_bytes(xmp_packet(""))
+        subprocess.run(["exiftool", "-q", "-q", "-overwrite_original", *edits, name], check=True)
+    before, shown = dump(described), pixels(photo)
+    Path("t.csv").write_text(f"image,caption\n{photo},A dog and Rex in a boat\n")
+    place = "--xmp" if name == "a.xmp" else "--embed"
+    for _ in range(2):
+        assert main(["write", "t.csv", place, "--overwrite-descriptions"]) == 0
+        assert words_of_person(photo) == "A dog and Rex in a boat"
+    for _ in range(2):
+        unwrite_captions([str(photo)])
+        assert (dump(described), pixels(photo)) == (before, shown)
+
+
+def test_the_words_of_a_person_come_back_also_as_texts(folder: Path, capsys: Output) -> None:
+    Path("t.csv").write_text("image,caption\na.png,A boat\n")
+    described = "<dc:description>Mine</dc:description>"
+    for mine in ("Mine", "Mine, too"):
+        Path("a.xmp").write_bytes(xmp_packet(described.replace("Mine", mine)))
+        Path("a.txt").write_text(mine)
+        assert main(["write", "t.csv", "--xmp", "--text", "--overwrite-descriptions"]) == 0
+        written = contents()
+        assert main(["unwrite", ".", "--dry-run"]) == 0
+        assert "a.xmp would lose 'A boat', 'boat'\n" in capsys.readouterr().err
+        assert contents() == written
+        assert main(["unwrite", "."]) == 0
+        assert capsys.readouterr().err.endswith("captioner: 1 sidecars, 1 texts\n")
+        assert (packet("a.png").descriptions, Path("a.txt").read_text()) == ([mine], mine)
+        assert not Path("a.txt.before").exists()
+    Path("b.xmp").write_bytes(b"<x")  # Of others: neither read nor reported.
+    assert main(["write", "t.csv", "--xmp", "--text", "--overwrite-descriptions"]) == 0
+    Path("a.txt").write_text("Changed")
+    Path("b.txt").write_text("boat")  # A person's, though it has the words of a caption.
+    Path("a.xmp").write_text(Path("a.xmp").read_text().replace("A boat<", "Changed<", 1))
+    assert main(["unwrite", "."]) == 0
+    assert (packet("a.png").descriptions, Path("a.txt").read_text()) == (["Changed"], "Changed")
