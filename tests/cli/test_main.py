@@ -42,7 +42,7 @@ LINES = [
     ("captioner caption --ov", {"--overlay", "--overwrite", "--overwrite-descriptions"}),
     ("captioner caption a.jpg --xmp-for ", {"lightroom", "digikam", "darktable"}),
     ("captioner caption a.jpg --json ph", {"photo.jpg", "photos"}),
-    ("captioner evaluate --be", {"--beam"}),
+    ("captioner evaluate --bea", {"--beam"}),
     ("captioner maps --he", {"--help"}),
     ("captioner info ph", {"photos"}),  # A model is a folder.
 ]
