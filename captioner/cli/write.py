@@ -11,14 +11,6 @@ from captioner.outputs.options import OutputOptions
 
 _SWITCHES = ("overwrite_descriptions", "dry_run")
 _FIELDS = ("keywords", "text", "embed", "format", "min_confidence", *_SWITCHES)
-    "keywords",
-    "text",
-    "embed",
-    "format",
-    "overwrite_descriptions",
-    "min_confidence",
-    "dry_run",
-)
 
 
 def add_commands(commands: shared.Commands) -> None:
