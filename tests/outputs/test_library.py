@@ -83,7 +83,7 @@ def test_a_moved_photo_keeps_its_record_and_sidecar(
     assert Path("b.xmp").read_bytes() == sidecar
     write(before)
     capsys.readouterr()
-    monkeypatch.setattr(Captioner, "caption_pixels", None)  # It is not asked.
+    monkeypatch.setattr(Captioner, "caption_annotations", None)  # It is not asked.
     for _ in range(2):
         assert main([*CAPTION, ".", *TABLE, "--text"]) == 0
     assert "o.jsonl: 3 moved records\n" in capsys.readouterr().err
