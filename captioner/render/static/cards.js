@@ -156,9 +156,11 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
       problem.remove();
       caption.classList.remove("editing");
     };
+    const release = () => card.dispatchEvent(new Event("release")); // Of the word that was clicked.
     const finish = async () => {
       if (isBusy) return;
       isBusy = true;
+      release();
       try {
         await keep(nameOf(card), editor.value.trim().replace(/\s+/g, " "));
         close();
@@ -171,8 +173,9 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
       if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
       event.preventDefault();
       event.stopPropagation();
-      if (event.key === "Escape") close();
-      else finish();
+      if (event.key === "Enter") return finish();
+      release();
+      close();
     });
     editor.addEventListener("blur", () => { // What somebody typed is kept.
       if (isBusy) return;
