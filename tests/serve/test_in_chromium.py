@@ -382,7 +382,8 @@ def test_a_click_into_a_sentence_edits_it_and_the_server_keeps_the_edit(
             page.keyboard.press(key)
             expect(card.locator(".editor")).to_have_count(0)
             expect(card.locator(".person")).to_have_count(count)
-            expect(card.locator("canvas")).to_be_hidden()
+        page.mouse.move(5, 5)
+        expect(card.locator("canvas")).to_be_hidden()
         card.locator(".word").first.click()
         page.locator("#strength").click()  # The map of the word stays.
         expect(card.locator(".editor")).to_have_count(0)
@@ -410,7 +411,7 @@ def test_a_photo_is_enlarged_and_shrinks_again(open_page: Open) -> None:
     before = card.locator(".stage").bounding_box()
     card.locator(".stage").click()
     large = card.locator(".stage").bounding_box()
-    assert large["width"] > 2 * before["width"]
+    assert large["width"] > 1.4 * before["width"]
     page.keyboard.press("Escape")
     expect(card).not_to_have_attribute("popover", "auto")
     assert card.locator(".stage").bounding_box() == before
