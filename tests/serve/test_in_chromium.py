@@ -348,7 +348,7 @@ def test_edits_of_a_written_page_are_a_table_that_training_reads(
     assert page.locator("h2").all_inner_texts() == ["a trip"]
     items, edits = page.locator(".item"), page.locator("#show-edits")
     caption = items.first.locator(".words").inner_text()
-    for number, text in ((0, ' My "red", big\n dog '), (1, "A mistake"), (2, caption), (3, " ")):
+    for number, text in ((0, ' +1 "red", big\n dog '), (1, "A mistake"), (2, caption), (3, " ")):
         items.nth(number).locator(".edit").click()
         expect(items.nth(number).locator(".editor")).to_have_value(caption)
         items.nth(number).locator(".editor").fill(text)
@@ -360,7 +360,7 @@ def test_edits_of_a_written_page_are_a_table_that_training_reads(
     page.keyboard.press("Escape")
     (tmp_path / name).write_bytes(content)
     edited = {each.source: each.captions for each in read_splits(None, tmp_path / "edits.csv")[0]}
-    assert edited == {photos[0]: ('My "red", big dog',), photos[2]: (caption,)}
+    assert edited == {photos[0]: ('+1 "red", big dog',), photos[2]: (caption,)}
     page.fill("#search", "4.png")
     expect(items.first).to_be_hidden()
     expect(items.last).to_be_visible()

@@ -84,7 +84,9 @@ const enlarge = (card) => {
   });
 };
 
-const csvRow = (cells) => cells.map((cell) => `"${cell.replaceAll('"', '""')}"`).join() + "\n";
+// As `csv_text` of captioner/tables.py: a spreadsheet runs no formula of a photo's name.
+const asText = (cell) => cell.replace(/^'*[=+\-@]/, (start) => `'${start}`).replaceAll('"', '""');
+const csvRow = (cells) => cells.map((cell) => `"${asText(cell)}"`).join() + "\n";
 
 // Captions that people write instead of the model's: one for each photo, by the photo's name.
 // given: those so far. table: name of their file. send: saves one on the server and returns all;
