@@ -155,8 +155,7 @@ def edits(asked: Edit, service: OurService) -> Any:
     """Keeps a person's caption of a photo; answers with all that are kept."""
     if service.edits is None:
         raise HTTPException(404, "no edits are kept here: captioner serve --edits FILE keeps them")
-    image, caption = (" ".join(printable(text).split()) for text in (asked.image, asked.caption))
-    service.edits.save(image, caption)
+    service.edits.save(asked.image, " ".join(asked.caption.split()))
     return service.edits
 
 

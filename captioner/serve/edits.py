@@ -31,6 +31,8 @@ class Edits:
 
     def save(self, image: str, caption: str) -> None:
         """Replace a photo's caption, or without a caption remove it, in the file first."""
+        if image not in self.captions and Path(image).name != image:
+            raise UserError(f"image {image} names a folder; send the photo's name alone")
         with self._lock:
             captions = {**self.captions, image: caption}
             kept = {name: text for name, text in captions.items() if text}

@@ -18,6 +18,8 @@ from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import original_size
 
+_NAME = r"^[^\x00-\x1f\x7f]*$"  # Without control characters.
+_TEXT = r"^[^\x00-\x08\x0e-\x1f\x7f]*$"  # The same, but for white space.
 _PLACES = 5  # Decimals of a weight of a map; 14x14 of them still add up to 1 within 0.001.
 
 
@@ -109,8 +111,10 @@ class Edit(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    image: str = Field(min_length=1, max_length=1000, description="the photo's name")
-    caption: str = Field(max_length=2000, description="empty: the photo has none any more")
+    image: str = Field(min_length=1, max_length=1000, pattern=_NAME, description="the photo's name")
+    caption: str = Field(
+        max_length=2000, pattern=_TEXT, description="empty: the photo has none any more"
+    )
 
 
 class CaptionAnswer(BaseModel):

@@ -255,7 +255,7 @@ def test_shards_are_resumed_and_drawn_also_beside_a_broken_one(
 
 
 def test_no_text_is_a_formula_and_every_other_value_stays() -> None:
-    names = ['=HYPERLINK("http://a")', "@SUM(1)", "+1", "-2+3", "\tx", "a=b", "it's", "a,b\nc"]
+    names = ['=HYPERLINK("http://a")', "@SUM(1)", "+1", "-2+3", "'=x", "a=b", "it's", "a,b\nc"]
     table = csv_text([{"image": name, "score": -1.5} for name in names])
     expected = [f"'{name}" for name in names[:5]] + names[5:]
     rows = [[name, "-1.5"] for name in expected]

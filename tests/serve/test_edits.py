@@ -17,17 +17,20 @@ from captioner.serve.service import Service
 
 def test_an_edit_is_a_row_that_training_reads_and_the_next_server_has_it(tmp_path: Path) -> None:
     table = str(tmp_path / "edits.csv")
-    photos = [save_photo(tmp_path / name) for name in ("a.png", "1,é.png", "c.png")]
+    photos = [save_photo(tmp_path / name) for name in ("a.png", "-1,\u202fé  2.png", "c.png")]
     edits = [("a.png", "x"), ("a.png", ' My "red",\n dog '), ("c.png", "x"), ("c.png", "")]
     with asking(Service(make_captioner(), edits=Edits(table), title="Trip")) as client:
-        for image, caption in [*edits, ("1,é.png", "a cat")]:
+        for image, caption in [*edits, ("-1,\u202fé  2.png", "+1: \u200d")]:
             answer = client.post("/api/edits", json={"image": image, "caption": caption})
+        for image, caption in (("../a.png", "x"), ("a\n.png", "x"), ("a.png", "\0")):
+            refused = client.post("/api/edits", json={"image": image, "caption": caption})
+            assert refused.status_code == 422
         model = client.get("/api/model").json()
-    expected = {"a.png": 'My "red", dog', "1,é.png": "a cat"}
+    expected = {"a.png": 'My "red", dog', "-1,\u202fé  2.png": "+1: \u200d"}
     assert answer.json() == model["edits"] == {"table": table, "captions": expected}
     assert model["title"] == "Trip"
     read = {each.source: each.captions for each in read_splits(None, table)[0]}
-    assert read == {photos[0]: ('My "red", dog',), photos[1]: ("a cat",)}
+    assert read == {photos[0]: ('My "red", dog',), photos[1]: ("+1: \u200d",)}
     assert Edits(table).captions == expected
 
 

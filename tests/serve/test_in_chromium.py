@@ -348,7 +348,7 @@ def test_edits_of_a_written_page_are_a_table_that_training_reads(
     assert page.locator("h2").all_inner_texts() == ["a trip"]
     items, edits = page.locator(".item"), page.locator("#show-edits")
     caption = items.first.locator(".words").inner_text()
-    for number, text in ((0, ' My "red", big\n dog '), (1, "A mistake"), (2, caption), (3, " ")):
+    for number, text in ((0, ' +1 "red", big\n dog '), (1, "A mistake"), (2, caption), (3, " ")):
         items.nth(number).locator(".edit").click()
         expect(items.nth(number).locator(".editor")).to_have_value(caption)
         items.nth(number).locator(".editor").fill(text)
@@ -360,7 +360,7 @@ def test_edits_of_a_written_page_are_a_table_that_training_reads(
     page.keyboard.press("Escape")
     (tmp_path / name).write_bytes(content)
     edited = {each.source: each.captions for each in read_splits(None, tmp_path / "edits.csv")[0]}
-    assert edited == {photos[0]: ('My "red", big dog',), photos[2]: (caption,)}
+    assert edited == {photos[0]: ('+1 "red", big dog',), photos[2]: (caption,)}
     page.fill("#search", "4.png")
     expect(items.first).to_be_hidden()
     expect(items.last).to_be_visible()
@@ -382,6 +382,12 @@ def test_a_click_into_a_sentence_edits_it_and_the_server_keeps_the_edit(
             page.keyboard.press(key)
             expect(card.locator(".editor")).to_have_count(0)
             expect(card.locator(".person")).to_have_count(count)
+        page.mouse.move(5, 5)
+        expect(card.locator("canvas")).to_be_hidden()
+        card.locator(".word").first.click()
+        page.locator("#strength").click()  # The map of the word stays.
+        expect(card.locator(".editor")).to_have_count(0)
+        expect(card.locator("canvas")).to_be_visible()
         edited = " ".join(["another", *others])
         expect(card.locator(".person")).to_have_text(edited)
         assert table.read_text() == f"image,caption\n1.png,{edited}\n"
@@ -405,7 +411,7 @@ def test_a_photo_is_enlarged_and_shrinks_again(open_page: Open) -> None:
     before = card.locator(".stage").bounding_box()
     card.locator(".stage").click()
     large = card.locator(".stage").bounding_box()
-    assert large["width"] > 1.2 * before["width"]
+    assert large["width"] > 1.4 * before["width"]
     page.keyboard.press("Escape")
     expect(card).not_to_have_attribute("popover", "auto")
     assert card.locator(".stage").bounding_box() == before

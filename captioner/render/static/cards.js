@@ -84,7 +84,9 @@ const enlarge = (card) => {
   });
 };
 
-const csvRow = (cells) => cells.map((cell) => `"${cell.replaceAll('"', '""')}"`).join() + "\n";
+// As `csv_text` of captioner/tables.py: a spreadsheet runs no formula of a photo's name.
+const asText = (cell) => cell.replace(/^'*[=+\-@]/, (start) => `'${start}`).replaceAll('"', '""');
+const csvRow = (cells) => cells.map((cell) => `"${asText(cell)}"`).join() + "\n";
 
 // Captions that people write instead of the model's: one for each photo, by the photo's name.
 // given: those so far. table: name of their file. send: saves one on the server and returns all;
@@ -156,9 +158,11 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
       problem.remove();
       caption.classList.remove("editing");
     };
+    const release = () => card.dispatchEvent(new Event("release")); // Of the word that was clicked.
     const finish = async () => {
       if (isBusy) return;
       isBusy = true;
+      release();
       try {
         await keep(nameOf(card), editor.value.trim().replace(/\s+/g, " "));
         close();
@@ -171,8 +175,9 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
       if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
       event.preventDefault();
       event.stopPropagation();
-      if (event.key === "Escape") close();
-      else finish();
+      if (event.key === "Enter") return finish();
+      release();
+      close();
     });
     editor.addEventListener("blur", () => { // What somebody typed is kept.
       if (isBusy) return;

@@ -5,7 +5,7 @@ const FADE_MS = 200; // from one map to the next
 const WORD_MS = 850; // each word while playing
 const MAX_SIDE = 1000; // pixels of the canvas
 
-// Whether a click comes from a mouse or pen: a finger has its word shown, and keys pin it.
+// Whether a click comes from a mouse or pen: it pins a word, as fingers and keys do, and opens a field.
 let lastPointer = "";
 document.addEventListener("pointerdown", (event) => { lastPointer = event.pointerType; }, true);
 const byMouse = (event) => event.detail > 0 && lastPointer !== "touch";
@@ -330,7 +330,7 @@ export const captionViewer = (unit, slider) => {
           word.click();
         });
         word.addEventListener("click", () => {
-          if (byMouse(event)) return; // Then the sentence is edited.
+          if (!getSelection().isCollapsed) return; // The words are being selected.
           stop(figure);
           const isPinned = isSame(figure.pinned, position);
           pin(figure, isPinned ? null : position);
@@ -338,6 +338,10 @@ export const captionViewer = (unit, slider) => {
         });
       });
     }
+    root.addEventListener("release", () => {
+      pin(figure, null);
+      show(figure, null);
+    });
     figure.sizes = new ResizeObserver(() => {
       if (figure.opacity === 0) return;
       prepare(figure);

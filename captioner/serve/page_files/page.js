@@ -122,7 +122,7 @@ const addAll = (chosen) => {
     root.dataset.state = "waiting";
     root.querySelector(".file").textContent = file.name;
     root.querySelector("figcaption").dataset.image = file.name;
-    list.prepend(root);
+    list.append(root);
     last = last.then(() => add(root, file));
   }
 };
