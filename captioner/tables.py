@@ -36,6 +36,11 @@ def _as_text(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
+def cell_text(cell: str) -> str:
+    """The text of a cell, without the apostrophe of `csv_text`."""
+    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(_FORMULA) else cell
+
+
 def text_table(rows: Sequence[Row]) -> str:
     """Rows as lines, in columns two spaces apart.
 

@@ -17,6 +17,7 @@ from captioner.data.example import SPLIT_OF, Collector, Problems, SourcePhoto, S
 from captioner.data.xmp import Spellings, photo_descriptions, spellings
 from captioner.errors import UserError, counted
 from captioner.files import existing_path, parse_json, read_text
+from captioner.tables import cell_text
 from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, local_path, photo_files
 from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
 
@@ -345,7 +346,7 @@ def _of_csv(text: str, file: Path, problems: Problems, what: str) -> _Records:
                 fault = f"row without as many cells as the header, by {separator!r} without quotes"
                 problems.add(fault, f"line {table.line_num}")
             elif any(map(str.strip, cells)):  # Spreadsheets write empty rows below a table.
-                yield f"line {table.line_num}", row
+                yield f"line {table.line_num}", dict(zip(row, map(cell_text, cells), strict=True))
     except csv.Error as error:
         where = f"line {table.reader.line_num}"
         raise UserError(f"{what} {file} is not valid CSV ({where}: {error})") from None
