@@ -93,8 +93,9 @@ class Descriptions:
         texts = [path for option, path in self._places[photo] if option == "text"]
         return any(os.path.lexists(path) and files.read_text(path).strip() for path in texts)
 
-    def write_record(self, photo: str, record: Record) -> Written:
+    def write_record(self, record: Record) -> Written:
         """Write the caption of a record; a person's also in place of a text with the model's."""
+        photo = record["image"]
         caption = caption_of(record, photo).with_keywords(self._options.keywords)
         by_model = sentence(record.get("words", ()))
         return self.write(photo, caption, is_by_person(record), by_model)

@@ -25,7 +25,7 @@ from captioner.data.xmp import (
 )
 from captioner.errors import UserError
 from captioner.outcomes import in_background
-from captioner.outputs.descriptions import LEFT_OUT, SHARED, Descriptions, Written, copies
+from captioner.outputs.descriptions import LEFT_OUT, SHARED, Descriptions, copies
 from captioner.outputs.embedding import TEMPORARY, Embedder, mend_torn
 from captioner.outputs.options import OutputOptions
 from captioner.outputs.records import SAVED, Record, is_by_person
@@ -33,7 +33,7 @@ from captioner.schema import error_sentence
 from captioner.text.languages import ENGLISH, is_english, language_tag
 from captioner.vision.images import Report
 
-_WRITERS = 32  # Threads.
+_WRITERS = 32  # Threads, which wait for the disk.
 _UNDO = Description("", (), undo=True)
 _KINDS = {".xmp": "sidecars", ".txt": "texts"}
 
@@ -60,19 +60,15 @@ def write_captions(
         if not photo:
             problems.add("missing image", f"{row.image}, {row.record}")
         elif record and (is_by_person(record) or not is_by_person(records.get(photo, {}))):
-            records[photo] = record
+            records[photo] = record | {"image": photo}
     for sentence in problems.sentences:
         report(sentence)
     mend_torn(records, report)
     counts = Counter({"not written": len(problems)})
     photos = {photo: photo for photo in records}
+    workers = 0 if options.embed else _WRITERS  # Exiftool writes one after the other.
     with closing(Descriptions(options, photos, report)) as descriptions:
-
-        def write(photo: str) -> Written:
-            return descriptions.write_record(photo, records[photo])
-
-        # Threads wait for the disk, one after the other for exiftool.
-        for written in in_background(write, records, 0 if options.embed else _WRITERS):
+        for written in in_background(descriptions.write_record, records.values(), workers):
             for problem in {*written.problems} - {SHARED}:
                 report(problem)
             outcome = "kept a person's words" if written.kept else "described"
@@ -100,7 +96,7 @@ def _record(row: TableRow, language: str | None, problems: Problems) -> Record:
         first = error.errors()[0]
         problems.add("row of another type", f"{row.record}: {error_sentence(first, first['loc'])}")
         return {}
-    record |= {"image": row.image, "caption": row.captions[0]}
+    record["caption"] = row.captions[0]
     if is_by_person(record):
         record["language"] = None if is_english(tag) else tag
     return record
