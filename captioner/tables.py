@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice, zip_longest
@@ -13,7 +14,7 @@ from captioner.files import atomic_path, refuse_os_errors
 Row = tuple[object, ...]  # A name, figures and a note.
 AddRows = Callable[[Sequence[Mapping[str, Any]]], None]
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # How formulas of spreadsheets begin.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")  # How formulas of spreadsheets begin.
 _ROWS_OF_GROUP = 1000  # Rows of Parquet that are written together.
 
 
@@ -33,12 +34,12 @@ def csv_text(
 
 
 def _as_text(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def cell_text(cell: str) -> str:
-    """The text of a cell, without the apostrophe of `csv_text`."""
-    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(_FORMULA) else cell
+    """The text for which `csv_text` wrote a cell: without the apostrophe before a formula."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def text_table(rows: Sequence[Row]) -> str:

@@ -346,7 +346,7 @@ def _of_csv(text: str, file: Path, problems: Problems, what: str) -> _Records:
                 fault = f"row without as many cells as the header, by {separator!r} without quotes"
                 problems.add(fault, f"line {table.line_num}")
             elif any(map(str.strip, cells)):  # Spreadsheets write empty rows below a table.
-                yield f"line {table.line_num}", dict(zip(row, map(cell_text, cells), strict=True))
+                yield f"line {table.line_num}", {name: cell_text(row[name]) for name in row}
     except csv.Error as error:
         where = f"line {table.reader.line_num}"
         raise UserError(f"{what} {file} is not valid CSV ({where}: {error})") from None
