@@ -118,9 +118,10 @@ class XmpPacket:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no property."""
-        parts = self._rdf.iterchildren(etree.Element)
-        return not any(len(part) or {*part.attrib} - {f"{_RDF}about", "about"} for part in parts)
+        """Whether it has no property, but for that of `set_extension`."""
+        parts = self._rdf.findall("*")
+        names = {name for part in parts for name in (*part.attrib, *(item.tag for item in part))}
+        return names <= {f"{_RDF}about", "about", f"{_PHOTOSHOP}SidecarForExtension"}
 
     def own_texts(self, name: str, by_person: bool = False) -> list[str]:
         """The texts that captioner wrote as `description`, or as `subject`, which is keywords.
@@ -128,7 +129,10 @@ class XmpPacket:
         by_person: also descriptions by a person, which it wrote from a table.
         """
         is_left_out = name == "description" and not by_person and self._is_by_person()
-        return [] if is_left_out else _texts(self._items(_OWN + name))
+        array = self._items(_OWN + name)
+        texts = [] if is_left_out else _texts(array)
+        _remove_if_empty(array.getparent())
+        return texts
 
     def merge(self, description: Description, iptc_keywords: Sequence[str] = ()) -> Merged:
         """Set `dc:description` for all languages, the same alt text, and `dc:subject`.
@@ -164,10 +168,10 @@ class XmpPacket:
         _remove_if_empty(extension)
 
     def is_own(self) -> bool:
-        """Whether captioner wrote all that is there, which is taken out."""
-        self.merge(Description("", (), keywords_only=True))
-        self.set_extension("")
-        return not _text(self._rdf)
+        """Whether captioner wrote all that is there, by no person, which is taken out."""
+        is_by_person = self._is_by_person()
+        self._undo()
+        return self.is_empty and not is_by_person
 
     def keep_copy(self, place: str, text: str) -> None:
         """Keep words that are replaced in IPTC, without control characters. place: their tag."""
@@ -238,8 +242,8 @@ class XmpPacket:
         Replaces the words of a person in any language and property; returns them. Copies stand in
         `captioner:before_description`, or `before_` and another property's name.
         """
-        own_copies = self._items(f"{_OWN}description")
         own_texts = {*self.own_texts("description", description.by_person)}
+        own_copies = self._items(f"{_OWN}description")
         words = {*self.descriptions} - own_texts
         languages = ("x-default", description.language)
         replaced = []
@@ -289,6 +293,8 @@ class XmpPacket:
             if _text(item) in own_texts:
                 subjects.remove(item)
         _add(subjects, written)
+        for array in (copies, subjects):
+            _remove_if_empty(array.getparent())
         return written
 
     def _property(self, name: str) -> etree._Element:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from captioner import files
-from captioner.caption.caption import Caption
+from captioner.caption.caption import Caption, sentence
 from captioner.data.xmp import (
     Description,
     folded,
@@ -25,6 +25,7 @@ from captioner.model_folders import DEMO_PHOTO
 from captioner.outputs.embedding import TEMPORARY, Embedder, check_exiftool
 from captioner.outputs.lines import formatted_caption
 from captioner.outputs.options import OutputOptions
+from captioner.outputs.records import Record, caption_of, is_by_person
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, Report, ignore
 from captioner.vision.raw import RAW_SUFFIXES
@@ -43,6 +44,10 @@ class Written(NamedTuple):
     files: Mapping[str, str] = {}
     problems: Sequence[str] = ()
     kept: str = ""
+
+
+LEFT_OUT = Written()
+"""Of a photo for which nothing is to be written."""
 
 
 class Descriptions:
@@ -88,17 +93,28 @@ class Descriptions:
         texts = [path for option, path in self._places[photo] if option == "text"]
         return any(os.path.lexists(path) and files.read_text(path).strip() for path in texts)
 
-    def write(self, photo: str, caption: Caption, by_person: bool = False) -> Written:
-        """Write `files`, or say what would be written. by_person: a person wrote the caption.
+    def write_record(self, record: Record) -> Written:
+        """Write the caption of a record; a person's also in place of a text with the model's."""
+        photo = record["image"]
+        caption = caption_of(record, photo).with_keywords(self._options.keywords)
+        by_model = sentence(record.get("words", ()))
+        return self.write(photo, caption, is_by_person(record), by_model)
+
+    def write(
+        self, photo: str, caption: Caption, by_person: bool = False, by_model: str = ""
+    ) -> Written:
+        """Write `files`, or say what would be written.
 
         A description by a person stays: sidecars and the photo then receive the keywords alone.
+
+        by_person: a person wrote the caption. by_model: a sentence that it replaces in texts.
         """
         if not (caption.words and self._options.describes_photos):
-            return Written()
+            return LEFT_OUT
         places = self.files(photo, caption.confidence)
         if not places:
             self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
-            return Written()
+            return LEFT_OUT
         description = self._description(caption, by_person)
         kept, problems = "", []
         try:
@@ -106,9 +122,10 @@ class Descriptions:
         except UserError as error:  # The unreadable part may be a person's words.
             problems.append(str(error))
             places = [place for place in places if place[0] == "text"]
-        line = description.caption
+        lines = [description.caption, by_model or description.caption]
         if form := self._options.format:
-            line = formatted_caption(form, photo, caption).removesuffix("\n")
+            versions = [replace(caption, text=line) for line in lines]
+            lines = [formatted_caption(form, photo, version).strip() for version in versions]
         if kept:
             description = replace(description, keywords_only=True, by_person=False)
             self._say(f"{photo} keeps its description {kept!r}; {_OPTION} replaces it")
@@ -117,7 +134,12 @@ class Descriptions:
             if kept and option == "xmp" and not (description.keywords or os.path.lexists(path)):
                 continue  # A new sidecar would be empty.
             try:
-                kept = self._write(option, path, description, line) or kept
+                if path in self._shared:
+                    raise UserError(SHARED)
+                if option == "text":
+                    kept = self._write_text(path, *lines) or kept
+                else:
+                    self._write(option, path, description)
                 written[option] = os.fspath(path)
             except UserError as error:
                 problems.append(str(error))
@@ -162,12 +184,8 @@ class Descriptions:
         words = words_of_person(Path(photo), self._names, but_written=description.by_person)
         return "" if words == description.caption else words
 
-    def _write(self, option: str, path: Path, description: Description, line: str) -> str:
-        """Write a sidecar, a text or into a photo; returns a person's text that stays."""
-        if path in self._shared:
-            raise UserError(SHARED)
-        if option == "text":
-            return self._write_text(path, line)
+    def _write(self, option: str, path: Path, description: Description) -> None:
+        """Write a sidecar or into a photo."""
         if option == "embed":
             merged = self._embedder.embed(path, description, self._options.dry_run)
         else:
@@ -182,14 +200,14 @@ class Descriptions:
         caption = [] if is_described else [description.caption]
         copy = f"captioner:before in {path}"
         self._announce(path, [*caption, *merged.keywords], merged.replaced, copy)
-        return ""
 
-    def _write_text(self, path: Path, line: str) -> str:
-        content = f"{line}\n".encode("utf-8", "backslashreplace")
+    def _write_text(self, path: Path, line: str, by_model: str) -> str:
+        """Write a text; returns a person's that stays."""
+        content, own = (f"{text}\n".encode(errors="backslashreplace") for text in (line, by_model))
         old = files.read_bytes(path) if os.path.lexists(path) else b""
         copy = next(path for path in copies(path) if not os.path.lexists(path))
         replaced = []
-        if old.strip() not in (b"", content.strip()):
+        if old.strip() not in (b"", content.strip(), own.strip()):
             if not self._options.overwrite_descriptions:
                 self._say(f"{path} holds another text; {_OPTION} replaces it")
                 return files.read_text(path).strip()

@@ -58,11 +58,11 @@ class Embedder:
         is_dry: do all but replace the photo.
         """
         path = Path(os.path.realpath(photo))
-        if is_raw(path):
-            raise UserError(f"{photo} is a raw file, into which nothing is written: use --xmp")
-        packets, _ = read_inside(path)
+        packets, _ = ([], []) if is_raw(path) else read_inside(path)
         if description.undo and not any(map(is_marked, packets)):
             return Merged()
+        if is_raw(path):
+            raise UserError(f"{photo} is a raw file, into which nothing is written: use --xmp")
         check_exiftool()
         with opened(path) as image:
             iptc = iptc_of(image) if image.format in _WITH_IPTC else None
@@ -71,7 +71,8 @@ class Embedder:
         packet = XmpPacket(next(iter(packets), None), f"the XMP of {photo}")
         before = packet.as_block()
         merged, changes = _merge(packet, iptc, description)
-        if packet.as_block() == before and not changes:
+        is_unchanged = packet.as_block() == before or not (packets or not packet.is_empty)
+        if is_unchanged and not changes:
             return merged
         if not packets:  # Nothing that exiftool alone sees is replaced.
             changes += ["-if", "not $XMP"]
@@ -169,7 +170,7 @@ def _merge(
             escaped = before.replace("\\", "\\\\").replace("\n", "\\n")
             changes.append(f"#[CSTR]-IPTC:Caption-Abstract={escaped}")
         return merged, changes if left - _IPTC_HEADERS else ["-IPTC:all="]
-    changes = [] if iptc else ["-CodedCharacterSet=UTF8"]  # Old texts are not recoded.
+    changes = []
     if description.keywords_only or merged.is_taken_out:
         changes += ["-IPTC:Caption-Abstract="] if caption in own_texts else []
     elif description.overwrite or caption or not (iptc and own_texts):
@@ -185,7 +186,8 @@ def _merge(
     if not iptc or {*own_keywords} != gone.union(merged.keywords):
         changes += [f"-IPTC:Keywords-={word}" for word in (*own_keywords, *merged.keywords)]
         changes += [f"-IPTC:Keywords+={word}" for word in merged.keywords if word not in gone]
-    return merged, changes
+    # Old texts are not recoded.
+    return merged, changes if iptc or not changes else ["-CodedCharacterSet=UTF8", *changes]
 
 
 def _take_place(written: Path, photo: Path) -> None:

@@ -40,7 +40,8 @@ def formatted_caption(form: str, path: str, caption: Caption, rank: int = 1) -> 
     """A line for a caption of a photo in a format."""
     values = {name: getattr(caption, name, None) for name in FIELDS}
     values |= {"path": path, "caption": caption.text, "rank": rank}
-    values["img"] = f'<img src="{quote(os.fsencode(path))}" alt="{escape(caption.text)}">'
+    source = quote(os.fsencode(caption.name or path))
+    values["img"] = f'<img src="{source}" alt="{escape(caption.text)}">'
     return formatted(form, {**values, "keywords": ", ".join(caption.keywords)})
 
 

@@ -140,8 +140,7 @@ class Outputs:
         places = self._descriptions.files(photo, confidence) if photo in self._photos else ()
         if _has_files(record, places) or not record.get("caption"):
             return record
-        caption = caption_of(record, photo).with_keywords(self._options.keywords)
-        written, problems, kept = self._descriptions.write(photo, caption, "by" in record)
+        written, problems, kept = self._descriptions.write_record(record)
         for problem in problems:
             report(problem)
         outcome = "not written" if problems else "written from the table"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
-from itertools import chain, takewhile
+from itertools import chain, product, takewhile
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -13,17 +13,27 @@ from pydantic import ValidationError
 from captioner import files
 from captioner.data.example import Problems
 from captioner.data.table import BY_CAPTIONER, TableRow, table_rows, with_suffix
-from captioner.data.xmp import Description, Merged, is_marked, read_sidecar, sidecars, spellings
+from captioner.data.xmp import (
+    Description,
+    Merged,
+    Spellings,
+    is_marked,
+    photo_descriptions,
+    read_sidecar,
+    sidecars,
+    spellings,
+)
 from captioner.errors import UserError
 from captioner.outcomes import in_background
-from captioner.outputs.descriptions import SHARED, Descriptions, Written, copies
-from captioner.outputs.embedding import Embedder, mend_torn
+from captioner.outputs.descriptions import LEFT_OUT, SHARED, Descriptions, copies
+from captioner.outputs.embedding import TEMPORARY, Embedder, mend_torn
 from captioner.outputs.options import OutputOptions
-from captioner.outputs.records import SAVED, Record, caption_of, is_by_person
+from captioner.outputs.records import SAVED, Record, is_by_person
+from captioner.schema import error_sentence
 from captioner.text.languages import ENGLISH, is_english, language_tag
 from captioner.vision.images import Report
 
-_WRITERS = 32  # Threads.
+_WRITERS = 32  # Threads, which wait for the disk.
 _UNDO = Description("", (), undo=True)
 _KINDS = {".xmp": "sidecars", ".txt": "texts"}
 
@@ -50,23 +60,19 @@ def write_captions(
         if not photo:
             problems.add("missing image", f"{row.image}, {row.record}")
         elif record and (is_by_person(record) or not is_by_person(records.get(photo, {}))):
-            records[photo] = record
+            records[photo] = record | {"image": photo}
     for sentence in problems.sentences:
         report(sentence)
     mend_torn(records, report)
     counts = Counter({"not written": len(problems)})
     photos = {photo: photo for photo in records}
+    workers = 0 if options.embed else _WRITERS  # Exiftool writes one after the other.
     with closing(Descriptions(options, photos, report)) as descriptions:
-
-        def write(photo: str) -> Written:
-            caption = caption_of(records[photo], photo).with_keywords(options.keywords)
-            return descriptions.write(photo, caption, is_by_person(records[photo]))
-
-        # Threads wait for the disk, one after the other for exiftool.
-        for written in in_background(write, records, 0 if options.embed else _WRITERS):
+        for written in in_background(descriptions.write_record, records.values(), workers):
             for problem in {*written.problems} - {SHARED}:
                 report(problem)
             outcome = "kept a person's words" if written.kept else "described"
+            outcome = "left out" if written is LEFT_OUT else outcome
             counts["not written" if written.problems else outcome] += 1
     return counts
 
@@ -74,19 +80,26 @@ def write_captions(
 def _record(row: TableRow, language: str | None, problems: Problems) -> Record:
     """The record of a row: a person's if captioner did not write it; empty with a problem."""
     cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
+    record: Record = {"by": "person"}
     try:
         tag = language_tag(cells.get("language", language or ENGLISH), "language")
-        record: Record = {"by": "person", "language": None if is_english(tag) else tag}
         if cells.keys() >= BY_CAPTIONER:
             words = cells.get("words", row.captions[0])
             if isinstance(words, str):  # As all is in CSV.
                 keywords = [*filter(None, cells.get("keywords", "").split(", "))]
                 cells |= {"words": words.split(), "keywords": keywords, "word_confidence": None}
             record = {**SAVED.validate_python(cells)}
-    except (ValidationError, UserError) as error:
+    except UserError as error:
         problems.add("row of another type", f"{row.record}: {error}")
         return {}
-    return {**record, "image": row.image, "caption": row.captions[0]}
+    except ValidationError as error:
+        first = error.errors()[0]
+        problems.add("row of another type", f"{row.record}: {error_sentence(first, first['loc'])}")
+        return {}
+    record["caption"] = row.captions[0]
+    if is_by_person(record):
+        record["language"] = None if is_english(tag) else tag
+    return record
 
 
 def unwrite_captions(
@@ -98,24 +111,32 @@ def unwrite_captions(
     kind. is_dry: say what would be taken out, and do not.
     """
     names = cache(spellings)
-    counts: Counter[str] = Counter()
+    counts = Counter(dict.fromkeys(_KINDS.values(), 0))
+    mend_torn(photos, report)
+    if not is_dry:
+        endings = (TEMPORARY, *_KINDS)
+        written = (Path(name).with_suffix(end) for name, end in product(photos, endings))
+        files.remove_leftovers(written)
     with closing(Embedder()) as embedder:
         for photo in map(Path, photos):
-            captions: list[str] = []  # What was taken out.
             text = files.existing_path(photo.with_suffix(".txt"))
-            for path in filter(os.path.isfile, [*chain(*sidecars(photo, names)), photo, text]):
+            # The text before the XMP that says whose it is, which a kill may leave there.
+            places = dict.fromkeys([text, *chain(*sidecars(photo, names)), photo])
+            if not any(map(os.path.lexists, places)):
+                report(f"{photo} does not exist")
+                counts["not changed"] += 1
+            for path in filter(os.path.isfile, places):
                 try:
-                    if path == photo:
-                        done = embedder.embed(photo, _UNDO, is_dry)
-                    elif path == text:
-                        done = _restore(text, captions, is_dry)
-                    else:
+                    if path == text:
+                        done = _restore(text, photo, names, is_dry)
+                    elif path.suffix.lower() == ".xmp":
                         done = _clear(path, is_dry)
+                    else:
+                        done = embedder.embed(photo, _UNDO, is_dry)
                 except UserError as error:
                     report(str(error))
                     counts["not changed"] += 1
                     continue
-                captions += done.replaced
                 words = [*done.replaced, *done.keywords]
                 counts[_KINDS.get(path.suffix.lower(), "photos")] += bool(words)
                 if is_dry and words:
@@ -136,11 +157,12 @@ def _clear(sidecar: Path, is_dry: bool) -> Merged:
     return done
 
 
-def _restore(text: Path, captions: Sequence[str], is_dry: bool) -> Merged:
+def _restore(text: Path, photo: Path, names: Spellings, is_dry: bool) -> Merged:
     """Put back the last text that a caption replaced; a text without a copy has no mark."""
     content = files.read_bytes(text).decode(errors="replace").strip()
     last = [*takewhile(os.path.lexists, copies(text))][-1:]
-    if not last or content not in captions:
+    described = photo_descriptions(photo, names, by_person=True) if last else ()
+    if (content, True) not in ((caption, is_own) for _, caption, is_own in described):
         return Merged()
     if not is_dry:
         files.replace(last[0], text)

@@ -37,7 +37,9 @@ def tables() -> list[str]:
 
 
 def test_captions_of_any_table_are_written_and_a_persons_stay(folder: Path, capsys: Output) -> None:
-    for name in tables():
+    names = tables()
+    words = json.loads(Path("o.jsonl").read_text().splitlines()[0])["words"]
+    for name in names:
         assert main(["write", name, "--xmp", "--text", "--dry-run"]) == 0
         assert "a.xmp would get" in capsys.readouterr().err
         assert main(["write", name, "--xmp", "--text"]) == 0
@@ -52,7 +54,7 @@ def test_captions_of_any_table_are_written_and_a_persons_stay(folder: Path, caps
         assert packet("a.png").descriptions == [MINE]
         assert main(["unwrite", "a.png", "b.png"]) == 0
         assert not [*Path().glob("*.xmp")]
-        Path("a.txt").unlink()
+        Path("a.txt").write_text(" ".join(words))  # The model's, which gives way.
         capsys.readouterr()
 
 
@@ -61,15 +63,16 @@ def test_a_persons_own_file_is_written_in_its_language_and_written_again(
 ) -> None:
     assert main([*CAPTION, "a.png", "--xmp"]) == 0
     Path("sub").mkdir()
+    save_photo(Path("c.png"))
     for caption in ("Zwei Hunde", "Drei Hunde"):
-        rows = f"image,caption\na.png,{caption}\ngone.png,Katze\nb,Ein Boot\n"
+        rows = f"image,caption\na.png,'-{caption}\ngone.png,Katze\nb,Ein Boot\nc.png,\n"
         Path("sub/edits.csv").write_text(rows)
         assert main(["write", "sub/edits.csv", "--xmp", "--language", "de"]) == 2
         errors = capsys.readouterr().err
         assert "1 missing image (gone.png, line 3)" in errors
-        assert errors.endswith("captioner: 1 not written, 2 described\n")
-        assert packet("a.png").descriptions == [caption]
-        assert f'xml:lang="de">{caption}<' in Path("a.xmp").read_text(encoding="utf-8")
+        assert errors.endswith("captioner: 1 not written, 2 described, 1 left out\n")
+        assert packet("a.png").descriptions == [f"-{caption}"]
+        assert f'xml:lang="de">-{caption}<' in Path("a.xmp").read_text(encoding="utf-8")
     Path("c.jsonl").write_text(
         '{"image": "a.png", "caption": "x", "words": 5, "model": "m", "log_probability": 1}\n'
     )
@@ -160,10 +163,15 @@ def test_the_words_of_a_person_come_back_also_as_texts(folder: Path, capsys: Out
         assert capsys.readouterr().err.endswith("captioner: 1 sidecars, 1 texts\n")
         assert (packet("a.png").descriptions, Path("a.txt").read_text()) == ([mine], mine)
         assert not Path("a.txt.before").exists()
+    Path("t.csv").write_text("image,caption\na.png,A boat\nr.dng,A boat\n")
+    Path("r.dng").touch()
     Path("b.xmp").write_bytes(b"<x")  # Of others: neither read nor reported.
     assert main(["write", "t.csv", "--xmp", "--text", "--overwrite-descriptions"]) == 0
     Path("a.txt").write_text("Changed")
     Path("b.txt").write_text("boat")  # A person's, though it has the words of a caption.
     Path("a.xmp").write_text(Path("a.xmp").read_text().replace("A boat<", "Changed<", 1))
-    assert main(["unwrite", "."]) == 0
+    assert main(["unwrite", ".", "r.dng"]) == 0
     assert (packet("a.png").descriptions, Path("a.txt").read_text()) == (["Changed"], "Changed")
+    assert not Path("r.xmp").exists()
+    assert main(["unwrite", "gone.png"]) == 2
+    assert "gone.png does not exist" in capsys.readouterr().err
