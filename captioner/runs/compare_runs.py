@@ -1,6 +1,7 @@
 """Runs side by side: what differs in their configs, their best scores, their time."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -22,6 +23,8 @@ from captioner.training.run_log import LOG, read_log
 def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Figures]:
     """Compare the runs in folders: a row each, with the fields of the configs that differ.
 
+    A field that only one kind of model has is none where its runs agree.
+
     Scores are those of the best epoch on the validation data, with bootstrap intervals of
     `CONFIDENCE`: BLEU-4 and CIDEr-D of captions, BLEU of translations. Runs of versions that kept
     no references have none. minutes: training and validation, of resumed runs but for the steps
@@ -29,13 +32,18 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
     against: a captioner's run to compare with by the paired bootstrap, see
         `captioner.evaluation.corpus.compare`.
     """
-    runs = sorted({path.parent for folder in folders for path in Path(folder).rglob(LOG)})
+    logs = chain.from_iterable(Path(folder).rglob(LOG) for folder in folders)
+    runs = sorted({log.parent for log in logs if log.with_name(RECIPE_FILE).exists()})
     if not runs:
-        raise UserError(f"{' '.join(folders)}: no folder of a run here, which has {LOG}")
+        needs = f"no folder of a run here, which has {LOG} and {RECIPE_FILE}"
+        raise UserError(f"{' '.join(folders)}: {needs}")
     mappings = [read_json(run / RECIPE_FILE, "config of the run") for run in runs]
-    configs = [flat(each) if isinstance(each, dict) else {} for each in mappings]
-    names = dict.fromkeys(chain.from_iterable(configs))
-    differing = [name for name in names if len({repr(each.get(name)) for each in configs}) > 1]
+    flattened = [flat(each) if isinstance(each, dict) else {} for each in mappings]
+    # As they are written: a table rounds numbers.
+    configs = [{name: f"{value}" for name, value in each.items()} for each in flattened]
+    pairs = dict.fromkeys(chain.from_iterable(config.items() for config in configs))
+    counts = Counter(name for name, _ in pairs)
+    differing = [name for name, count in counts.items() if count > 1]
     rows = []
     for run, config in zip(runs, configs, strict=True):
         score = config.get("validation.score", "score")
@@ -44,7 +52,7 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
         best = max(scored, key=lambda record: record[score], default={})
         figures = {name: best.get(name) for name in ("epoch", score, "perplexity")}
         figures["minutes"] = sum(record.get("total_seconds", 0) for record in records) / 60
-        fields = {name: f"{config.get(name)}" for name in differing}
+        fields = {name: config.get(name) for name in differing}
         rows.append({"run": f"{run}", **fields, **figures, **_intervals(run, against)})
     columns = dict.fromkeys(chain.from_iterable(rows))
     return [{name: row.get(name) for name in columns} for row in rows]

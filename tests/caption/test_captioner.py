@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from photo_samples import turned
+from PIL import Image, ImageOps
 from samples import assert_same_captions, photo, save_photo
 
 from captioner.caption.caption import Caption, sentence
@@ -83,6 +84,14 @@ def test_a_photo_gives_one_caption_a_list_a_list(tiny_captioner: Captioner, tmp_
         for caption in (found, tiny_captioner.caption(form)):
             assert (caption.words, caption.region) == (expected.words, expected.region)
             assert caption.log_probability == pytest.approx(expected.log_probability, abs=1e-3)
+
+
+def test_annotations_are_of_the_upright_photo(tiny_captioner: Captioner, tmp_path: Path) -> None:
+    photo(0, (90, 60)).save(tmp_path / "lying.png", exif=turned(6))
+    with Image.open(tmp_path / "lying.png") as lying:
+        upright = tiny_captioner.annotations(ImageOps.exif_transpose(lying))
+        for form in (tmp_path / "lying.png", [lying]):
+            np.testing.assert_allclose(tiny_captioner.annotations(form), upright, atol=1e-5)
 
 
 def test_a_batch_is_as_photos_one_by_one_and_iterators_stay_so(

@@ -66,7 +66,7 @@ def test_runs_are_compared(
     assert len(lines) == 3
     assert "gain" not in header
     sentence = refused(["runs", "photos"])
-    assert sentence.endswith("photos: no folder of a run here, which has log.jsonl")
+    assert sentence.endswith("photos: no folder of a run here, which has log.jsonl and config.json")
     Path("runs/of an earlier version/config.json").write_text("[]")
     assert compare_runs(["runs/of an earlier version"])[0]["run"]
     results = json.loads(Path("runs/b/results.json").read_text())[:1]
@@ -91,3 +91,10 @@ def test_runs_of_translators_are_compared(tmp_path: Path, monkeypatch: Patch) ->
     assert second["BLEU"] == pytest.approx(expected)
     assert second["BLEU 95 %"][0] < expected < second["BLEU 95 %"][1]
     assert second["perplexity"] > 1
+    # Beside a run of another task, and a log of another program.
+    Path("runs/captions").mkdir()
+    Path("runs/captions/config.json").write_text('{"data": {"format": "table"}, "decoder": {}}')
+    for folder in ("captions", ""):
+        Path("runs", folder, "log.jsonl").write_text("{}")
+    fields = [*compare_runs(["runs"])[0]]
+    assert fields[: fields.index("epoch")] == ["run", "data.format", "model.luong.score"]
