@@ -240,7 +240,12 @@ class Captioner:
         if self.load_translation is None:
             reason = "captions in English only: captioner.load gives one that translates"
             raise UserError(f"this model {reason}")
-        return self.load_translation(tag, without=search.forbidden_words)
+        return self.load_translation(tag, without=self.forbidden(search))
+
+    def forbidden(self, search: SearchOptions) -> frozenset[str]:
+        """The words of `without`, and their plurals, that the model knows."""
+        words = search.forbidden_words
+        return words.difference(self.backend.unknown(words))
 
 
 def caption_photos(

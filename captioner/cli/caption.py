@@ -157,7 +157,7 @@ def _captions(
     model = load(options.model, **machine, calibration=options.calibration)
     search = model.search.override(**options.search)
     if options.language:
-        machine |= {"translator": arguments.translator, "without": search.forbidden_words}
+        machine |= {"translator": arguments.translator, "without": model.forbidden(search)}
         translate = load_translation(options.language, **machine)
     seconds, size = options.decoding_seconds, arguments.batch_size
     if arguments.given is not None:

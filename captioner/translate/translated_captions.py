@@ -16,6 +16,7 @@ from captioner.caption.caption import Caption
 from captioner.errors import UserError
 from captioner.outcomes import Failed, with_results
 from captioner.text.languages import (
+    FUNCTION_WORDS,
     content_words_of,
     is_english,
     is_noun,
@@ -131,12 +132,14 @@ def avoiding(translator: Translator, language: str, words: frozenset[str]) -> Tr
     """
     name = {"de": "german", "fr": "french"}.get(language.partition("-")[0])
     stem: Callable[[str], str] = snowballstemmer.stemmer(name).stemWord if name else str
+    forms = sorted(words - FUNCTION_WORDS)
+    maps, terms = np.zeros((7, 1, 1), np.float32), (0.0,) * 7
+    splits = [("the", form, "is", "standing", "in", "the", "water") for form in forms]  # T = 7
+    given = [
+        Caption(" ".join(split), split, 0.0, terms, maps, keywords=(split[1],)) for split in splits
+    ]
     stems: set[str] = set()
-    for form in sorted(words):
-        split = ("the", form, "is", "standing", "in", "the", "water")  # T
-        maps, terms = np.zeros((len(split), 1, 1), np.float32), (0.0,) * len(split)
-        given = Caption(" ".join(split), split, 0.0, terms, maps, keywords=(form,))
-        (found,) = _translate([given], translator, language)
+    for form, found in zip(forms, _translate(given, translator, language), strict=True):
         cases = [str] if name == "german" and is_noun(form) else [str.lower, str.capitalize]
         stems |= {stem(case(word)) for word in found.keywords for case in cases}
     return replace(translator, avoid=lambda one: stem(*content_words_of([one], language)) in stems)

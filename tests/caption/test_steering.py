@@ -51,9 +51,14 @@ def test_captions_begin_so_and_lack_the_words(options: Any, tiny_captioner: Capt
 def test_plurals() -> None:
     for word, plural in {"man": "men", "person": "people", "baby": "babies", "boy": "boys"}.items():
         assert plural in word_forms(word)
-    options = SearchOptions(without="Man,boy, woman ,man")
-    assert options.without == "boy man woman"
-    assert options.forbidden_words == {"man", "men", "boy", "boys", "woman", "women"}
+    options = SearchOptions(without="Man,boy, woman’s ,man")
+    assert options.without == SearchOptions(without={"woman", "man's", "boy"}).without
+    assert options.forbidden_words == set("man men mans boy boys woman women womans".split())
+    for text in ("", " , ,", "'s"):
+        assert not SearchOptions(without=text).forbidden_words
+    for name, given in {"without": None, "begin": "a photo of", "without ": "x," * 600}.items():
+        with pytest.raises(UserError, match=name):
+            SearchOptions(maximum_length=2, **{name.strip(): given})
 
 
 def test_the_packaged_engines_agree_and_caution_says_no_person() -> None:
@@ -69,6 +74,18 @@ def test_the_packaged_engines_agree_and_caution_says_no_person() -> None:
             assert SearchOptions(**steered).allows(each.words)
     with pytest.raises(UserError, match="people wrote no caption that begins 'cow a photo'"):
         model.caption(DEMO_PHOTO, begin="cow a photo")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_little_words_and_words_that_the_model_lacks_forbid_no_others(language: str) -> None:
+    model = captioner.load()  # "Mango" would be a man, "the" the water.
+    plain = model.caption(DEMO_PHOTO, language=language)
+    with pytest.warns(UserWarning, match="mango"):
+        found = model.caption(DEMO_PHOTO, language=language, without="mango")
+    assert found.text == plain.text
+    translator = avoiding(load_translator(LANGUAGES[language]), language, frozenset(["a", "the"]))
+    waters = ("Wasser", "steht", "l'eau")
+    assert translator.avoid and not any(map(translator.avoid, waters))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
