@@ -63,8 +63,7 @@ class AnySearch(Config):
 
 def _as_text(given: Any) -> Any:
     """Words with commas."""
-    is_collection = isinstance(given, list | tuple | set | frozenset)
-    return ",".join(map(str, given)) if is_collection else given
+    return ",".join(map(str, given)) if isinstance(given, list | tuple | set | frozenset) else given
 
 
 def _sorted_words(text: str) -> str:
@@ -76,10 +75,7 @@ class SearchOptions(AnySearch):
     """How captions are searched for."""
 
     without: Annotated[str, BeforeValidator(_as_text), AfterValidator(_sorted_words)] = Field(
-        "",
-        max_length=1_000,
-        title="WORDS",
-        description="words that no caption has, nor their plurals: man,woman",
+        "", max_length=1_000, title="WORDS", description="never said, nor plurals: man,woman"
     )
     begin: str = Field("", title="TEXT", description="how English captions begin: 'a photo of'")
     truth_weight: float = Field(
@@ -95,12 +91,6 @@ class SearchOptions(AnySearch):
         description="attention, or attention times its gradient; of models of transformers",
     )
     detailed: bool = Field(False, description="a caption of several sentences; of Florence-2")
-
-    @model_validator(mode="after")
-    def _check_begin(self) -> Self:
-        if len(tokenize(self.begin)) > self.maximum_length:
-            raise ValueError(f"begin has more words than maximum_length, {self.maximum_length}")
-        return self
 
     @property
     def forbidden_words(self) -> frozenset[str]:
