@@ -112,7 +112,7 @@ def load_translation(
     language: a tag, such as "de" or "de-CH". translator: by default the packaged one into it.
     without: English words, see `avoiding`.
     """
-    from captioner.translate.translated_captions import avoiding, check_aligns, translate_captions
+    from captioner.translate.translated_captions import avoiding, translate_captions
 
     packaged = LANGUAGES.get(language.partition("-")[0])
     if translator is None and packaged is None:
@@ -123,7 +123,6 @@ def load_translation(
         loaded = _packaged(packaged, device, precision, engine)
     else:
         loaded = load_translator(translator, device, precision, engine)
-    check_aligns(loaded)
     loaded = avoiding(loaded, language, without)
     return partial(translate_captions, translator=loaded, language=language)
 

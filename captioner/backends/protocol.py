@@ -135,8 +135,10 @@ def new_generator(backend: Backend, search: AnySearch) -> Any:
         advice = f"it needs {needed}" if needed else "leave it out"
         raise UserError(f"a captioner by {backend.engine!r} cannot be given {name!r}: {advice}")
     if isinstance(search, SearchOptions) and search.begin:
-        begin = {*tokenize(search.begin)}
-        lacking = {*backend.unknown(begin), *search.forbidden_words & begin}  # type: ignore[attr-defined]
+        begin, most = tokenize(search.begin), search.maximum_length
+        if len(begin) > most:
+            raise UserError(f"begin has more words than maximum_length, {most}")
+        lacking = {*backend.unknown(begin), *search.forbidden_words & {*begin}}  # type: ignore[attr-defined]
         if lacking:
             raise UserError(f"begin has words that cannot be said: {', '.join(sorted(lacking))}")
     if not search.sample:

@@ -34,17 +34,14 @@ class VocabularyCaptions:
     def constraints(self, search: SearchOptions) -> Constraints:
         """The limits of a search."""
         vocabulary = self.vocabulary
-        function_words = sorted(FUNCTION_WORDS & set(vocabulary.words))
         begin = tuple(vocabulary.encode(tokenize(search.begin)))
         if self.ngrams is not None and not self._are_known(begin):
-            raise UserError(
-                f"people wrote no caption that begins {search.begin!r}: begin otherwise"
-            )
+            raise UserError(f"people wrote no caption that begins {search.begin!r}: change it")
         words = vocabulary.encode(search.forbidden_words)
         return Constraints(
             search,
             forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown, *words),
-            repeatable=tuple(vocabulary.encode(function_words)),
+            repeatable=tuple(vocabulary.encode(FUNCTION_WORDS & {*vocabulary.words})),
             ngram_table=self.ngrams,
             begin=begin,
         )

@@ -29,7 +29,7 @@ from captioner.outcomes import (
     share_out,
 )
 from captioner.render.overlay import Region
-from captioner.text.languages import is_english, language_tag
+from captioner.text.languages import ENGLISH, is_english, language_tag
 from captioner.text.tokenizer import tokenize
 from captioner.vision.images import ImageSource, original_size, photo_name
 from captioner.vision.preprocessing import Preprocessing
@@ -225,22 +225,28 @@ class Captioner:
             list(named) if is_list else named,
             search,
             batch_size,
-            translate=self._translation(language, search),
+            translate=self.translation(language, search),
             # An open image may be in a list twice, and only one thread may load it.
             are_files=is_list and all(isinstance(photo, (str, os.PathLike)) for photo in photos),
         )
         return shape_as_given(photos, one, captions, on_error)
 
-    def _translation(self, language: str | None, search: SearchOptions) -> Translate | None:
-        if language is None:
-            return None
-        tag = language_tag(language, "language")
+    def translation(
+        self, language: str | None, search: SearchOptions, translator: str | None = None
+    ) -> Translate | None:
+        """What translates captions of a search; None into English. See `load_translation`."""
+        tag = language_tag(language or ENGLISH, "language")
         if is_english(tag):
             return None
         if self.load_translation is None:
-            reason = "captions in English only: captioner.load gives one that translates"
-            raise UserError(f"this model {reason}")
-        return self.load_translation(tag, without=search.forbidden_words)
+            raise UserError(
+                "it gives captions in English only: captioner.load gives one that translates"
+            )
+        return self.load_translation(tag, translator, without=self.forbidden(search))
+
+    def forbidden(self, search: SearchOptions) -> frozenset[str]:
+        """The words of `without`, and their plurals, that the model knows."""
+        return search.forbidden_words.difference(self.backend.unknown(search.forbidden_words))
 
 
 def caption_photos(
@@ -321,13 +327,9 @@ def explain_photos(
     """
     words = [tokenize(text) for text in captions]
     if lacking := captioner.backend.unknown(chain.from_iterable(words)):
-        unknown = f"the model does not know {', '.join(lacking)}"
-        note(f"{unknown}: scored as its unknown-word token")
-    seconds = decoding_seconds
+        note(f"the model does not know {', '.join(lacking)}: scored as its unknown-word token")
     # An iterator: one batch after the other.
-    return caption_photos(
-        captioner, iter(photos), None, batch_size, decoding_seconds=seconds, given=words
-    )
+    return caption_photos(captioner, iter(photos), None, batch_size, None, decoding_seconds, words)
 
 
 def _is_one_photo(photos: Any) -> bool:

@@ -150,15 +150,12 @@ def _captions(
         return iter(())
 
     from captioner.caption.captioner import caption_photos, explain_photos
-    from captioner.loading import load, load_translation
+    from captioner.loading import load
 
     machine = shared.machine(arguments, arguments.sample)
-    translate = None
     model = load(options.model, **machine, calibration=options.calibration)
     search = model.search.override(**options.search)
-    if options.language:
-        machine |= {"translator": arguments.translator, "without": search.forbidden_words}
-        translate = load_translation(options.language, **machine)
+    translate = model.translation(options.language, search, arguments.translator)
     seconds, size = options.decoding_seconds, arguments.batch_size
     if arguments.given is not None:
         given = [arguments.given] * len(photos)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from captioner.errors import UserError
@@ -61,19 +61,23 @@ class AnySearch(Config):
         return changed
 
 
-def _sorted_words(given: Any) -> str:
-    """Words as text, sorted: those of a list, or of a text with commas."""
-    words = given if isinstance(given, list | tuple) else str(given).split(",")
-    return " ".join(sorted({token for word in words for token in tokenize(str(word))}))
+def _as_text(given: Any) -> Any:
+    """Words with commas."""
+    return ",".join(map(str, given)) if isinstance(given, list | tuple | set | frozenset) else given
+
+
+def _sorted_words(text: str) -> str:
+    """The words of a text with commas; of "man's" the man alone."""
+    return " ".join(sorted({*tokenize(text.replace(",", " "))} - {"'s"}))
 
 
 class SearchOptions(AnySearch):
     """How captions are searched for."""
 
-    without: Annotated[str, BeforeValidator(_sorted_words)] = Field(
-        "", title="WORDS", description="words that no caption has, nor their plurals: man,woman"
+    without: Annotated[str, BeforeValidator(_as_text), AfterValidator(_sorted_words)] = Field(
+        "", max_length=1_000, title="WORDS", description="never said, nor plurals: man,woman"
     )
-    begin: str = Field("", title="TEXT", description="how captions begin: 'a photo of'")
+    begin: str = Field("", title="TEXT", description="how English captions begin: 'a photo of'")
     truth_weight: float = Field(
         0.0,
         ge=0,

@@ -214,7 +214,7 @@ def _exists(photo: str) -> bool:
 
 def _named(origin: Record, names: Sequence[str]) -> str:
     """What captions come from, with these fields."""
-    details = [f"{name} {origin.get(name)!s:.12}" for name in names if name != "language"]
+    details = [f"{name} {origin.get(name) or 'none'!s:.40}" for name in names if name != "language"]
     noted = f" ({', '.join(details)})" if details else ""
     return f"the model {origin['model']} in the language {origin['language']}{noted}"
 

@@ -185,9 +185,12 @@ class _Content(Request):
             form = await _FormParser(self.headers, self.stream(), **options).parse()
         except MultiPartException as error:
             raise HTTPException(400, error.message) from None
-        texts = [value for _, value in form.multi_items() if isinstance(value, str)]
-        if sum(map(len, texts)) > _LARGEST_FIELDS:
+        texts = [(name, text) for name, text in form.multi_items() if isinstance(text, str)]
+        if sum(len(text) for _, text in texts) > _LARGEST_FIELDS:
             raise HTTPException(413, f"the fields are larger than {_LARGEST_FIELDS:,} characters")
+        names = [name for name, _ in texts if name != "captions"]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise HTTPException(422, f"field {repeated[0][:100]!r} is given twice")
         return form
 
     async def json(self) -> Any:

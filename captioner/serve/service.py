@@ -156,7 +156,8 @@ class Service:
             captions += self.captioner.caption_annotations(annotations, search, generator)
         if language == ENGLISH:
             return captions
-        translator = avoiding(self.translators[language], language, search.forbidden_words)
+        forbidden = self.captioner.forbidden(search)
+        translator = avoiding(self.translators[language], language, forbidden)
         return translate_captions(captions, translator, language)
 
     def _translate(

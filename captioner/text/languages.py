@@ -71,9 +71,9 @@ _PLURALS = [end.split("/") for end in word_list("plurals")]
 
 
 def word_forms(word: str) -> set[str]:
-    """An English word and what may be its plural; a possessive is two tokens."""
+    """An English word and what may be its plural; a possessive is two tokens, but for "mans"."""
     plurals = {word.removesuffix(end) + new for end, new in _PLURALS if word.endswith(end)}
-    return {word, *(plurals or {f"{word}s"})}
+    return {word, f"{word}s", *plurals}
 
 
 def is_noun(word: str) -> bool:

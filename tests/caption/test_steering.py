@@ -51,9 +51,14 @@ def test_captions_begin_so_and_lack_the_words(options: Any, tiny_captioner: Capt
 def test_plurals() -> None:
     for word, plural in {"man": "men", "person": "people", "baby": "babies", "boy": "boys"}.items():
         assert plural in word_forms(word)
-    options = SearchOptions(without="Man,boy, woman ,man")
-    assert options.without == "boy man woman"
-    assert options.forbidden_words == {"man", "men", "boy", "boys", "woman", "women"}
+    options = SearchOptions(without="Man,boy, woman’s ,man")
+    assert options.without == SearchOptions(without={"woman", "man's", "boy"}).without
+    assert options.forbidden_words >= {"man", "men", "mans", "boys", "women"}
+    for text in ("", " , ,", "'s"):
+        assert not SearchOptions(without=text).forbidden_words
+    for given in (None, "x," * 600):
+        with pytest.raises(UserError, match="without should"):
+            SearchOptions(without=given)
 
 
 def test_the_packaged_engines_agree_and_caution_says_no_person() -> None:
@@ -69,6 +74,17 @@ def test_the_packaged_engines_agree_and_caution_says_no_person() -> None:
             assert SearchOptions(**steered).allows(each.words)
     with pytest.raises(UserError, match="people wrote no caption that begins 'cow a photo'"):
         model.caption(DEMO_PHOTO, begin="cow a photo")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_little_words_and_words_that_the_model_lacks_forbid_no_others(language: str) -> None:
+    model = captioner.load()  # "Mango" would be a man, "the" the water.
+    plain = model.caption(DEMO_PHOTO, language=language)
+    with pytest.warns(UserWarning, match="mango"):
+        found = model.caption(DEMO_PHOTO, language=language, without="mango")
+    assert found.text == plain.text
+    little = frozenset(["a", "the"])
+    assert not avoiding(load_translator(LANGUAGES[language]), language, little).avoid
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -96,6 +112,7 @@ def test_what_cannot_be_said_is_named(folder: Path, capsys: Output, refused: Ref
     command = [*CAPTION, "a.png", "--jsonl", "o.jsonl"]
     assert "cannot be said: hovercraft, my" in refused([*command, "--begin", "My hovercraft"])
     assert "cannot be said: dogs" in refused([*command, "--begin", "dogs", "--without", "dog"])
+    assert "more words than" in refused([*command, "--begin", "a dog a", "--maximum-length", "2"])
     assert main([*command, "--without", "hovercraft,dog"]) == 0
     assert "words that the model lacks: hovercraft\n" in capsys.readouterr().err
     assert main([*command, "--resume", "--without", "dog, hovercraft", "--quiet"]) == 0

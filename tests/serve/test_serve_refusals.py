@@ -31,6 +31,8 @@ FIELDS = [
     ({"format": "svg"}, "format 'svg' is not one of png, gif, html"),
     ({"maps": "true"}, "unknown field 'maps'"),
     ({"captions": [json.dumps([GOOD])] * 2}, "once for each photo"),
+    ({"without": ["man", "woman"]}, "field 'without' is given twice"),
+    ({"begin": "a dog a dog", "maximum_length": "3"}, "begin has more words than maximum_length"),
 ]
 CAPTIONS = [
     ([GOOD] * 21, "captions[0] should have at most 20 items"),
