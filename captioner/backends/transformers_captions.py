@@ -123,7 +123,9 @@ class TransformersCaptions:
     def search(
         self, annotations: Any, search: SearchOptions, generator: None = None
     ) -> list[list[Sentence]]:
-        longest = max(search.maximum_length, DETAILED_TOKENS * search.detailed)
+        places = self.family.writer.config.get_text_config(decoder=True).max_position_embeddings
+        most = places - len(self._starts)  # Tokens for which the decoder has positions.
+        longest = min(most, max(search.maximum_length, DETAILED_TOKENS * search.detailed))
         annotations = self._prompted(annotations, search.detailed)
         starts = torch.tensor([self._starts[:1]] * len(annotations), device=self.device)  # (B, 1)
         tokens = self.family.writer.generate(

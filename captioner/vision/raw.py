@@ -6,6 +6,7 @@ import subprocess
 from base64 import b64decode
 from contextlib import suppress
 from pathlib import Path
+from shutil import which
 
 from captioner.errors import UserError
 
@@ -32,7 +33,8 @@ def raw_preview(path: str, name: str) -> bytes:
     encoded = (found[tag].removeprefix("base64:") for tag in _PREVIEWS if tag in found)
     preview = max(map(b64decode, encoded), key=len, default=b"")
     if not preview:
-        raise UserError(f"cannot read the raw file {name}: install exiftool; it needs a preview")
+        reason = "exiftool is not installed" if which("exiftool") is None else "it has no preview"
+        raise UserError(f"cannot read the raw file {name}: {reason}")
     if preview.startswith(b"\xff\xd8") and b"Exif\0" not in preview[:64]:
         preview = preview[:2] + _EXIF % found.get("Orientation", 1) + preview[2:]
     return preview

@@ -101,6 +101,7 @@ def test_florence_gives_a_detailed_caption(
     short, detailed = (captions.caption(photo(), detailed=each) for each in (False, True))
     assert short.text != detailed.text == text.strip()
     assert detailed.attention.shape == (len(detailed.words), 4, 4)
+    assert captions.caption(photo(), minimum_length=900, maximum_length=999).words  # Of 96 places.
     assert "'detailed': it needs Florence-2" in refused(["caption", "--demo", "--detailed"])
 
 
@@ -113,6 +114,7 @@ class Writer:
 
     device = torch.device("cpu")
     generation_config = transformers.GenerationConfig(bos_token_id=0, eos_token_id=1)
+    config = transformers.GPT2Config()
 
     def generate(self, **_: Any) -> torch.Tensor:
         return torch.tensor([[0, 2, 3, 4, 1]])
