@@ -1,9 +1,12 @@
 """Digests by which photos are known again that were renamed, moved or copied."""
 
+import os
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
 from io import BytesIO
+from itertools import chain
 
 from PIL.ExifTags import Base
 from PIL.JpegImagePlugin import JpegImageFile
@@ -36,3 +39,14 @@ def photo_digest(photo: str) -> str:
             head, content = f"{image.size}", image.tobytes()
         return sha256(head.encode() + content).hexdigest()
     return ""
+
+
+def equal_photos(photos: Iterable[str]) -> dict[str, str]:
+    """The first photo that each later one is equal to. Only files of one size are read."""
+    by_size: dict[int, list[str]] = {}
+    for photo in filter(os.path.isfile, photos):
+        by_size.setdefault(os.path.getsize(photo), []).append(photo)
+    candidates = chain.from_iterable(each for each in by_size.values() if len(each) > 1)
+    firsts: dict[str, str] = {}
+    found = {photo: firsts.setdefault(photo_digest(photo) or photo, photo) for photo in candidates}
+    return {photo: first for photo, first in found.items() if first != photo}

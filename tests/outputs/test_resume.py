@@ -125,7 +125,7 @@ def test_captions_of_one_origin_alone_are_in_a_table(folder: Path, capsys: Outpu
     other = ["--model", "other"]
     assert caption("--model", "copied") == caption("--beam", "2") == 0  # Given last, it counts.
     capsys.readouterr()
-    for options, was, now in ((other, record["digest"][:12], "digest "), (["--beam", "3"], 2, 3)):
+    for options, was, now in ((other, record["digest"][:40], "digest "), (["--beam", "3"], 2, 3)):
         assert caption(*options) == 2
         (sentence,) = capsys.readouterr().err.splitlines()
         assert f"{was})" in sentence
