@@ -95,6 +95,8 @@ def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
         photo = save_photo(tmp_path / "mine" / f"{number}.jpg", number)
         rows.append(f"mine/{photo.name};a {kind} on the beach")
     (tmp_path / "mine.csv").write_text("\n".join(rows))
+    edits = [row.replace("mine/", "../mine/").replace(";", ",") for row in rows[1:]]
+    (tmp_path / "photos/edits.csv").write_text("\n".join(["image,caption", *edits]))
     references = {n: [f"a dog with number {n} runs"] for n in range(2)}
     write_captions(tmp_path / "references.json", references, "{}.jpg")
     sits, other = "a dog with number {} sits", "number {} is a dog"
@@ -154,6 +156,7 @@ SMALLER = {
     ),
     "shapes": ("data.shapes.train=16", "data.shapes.validation=8", "training.epochs=1"),
     "mine": ("training.epochs=1",),
+    "edits": ("training.epochs=1",),
     "numbers": ("data.numbers.train=16", "data.numbers.validation=8"),
 }
 """What makes the set of a config small; the model stays as it is."""

@@ -79,11 +79,12 @@ class CosineScore(GeneralScore):
 
     def project_keys(self, values: Tensor) -> Tensor:
         """Values (..., L, D) -> keys (..., L, H) of length 1."""
-        return functional.normalize(super().project_keys(values), dim=-1)  # (..., L, H)
+        keys = super().project_keys(values).float()  # In float16 the least length would be 0.
+        return functional.normalize(keys, dim=-1)  # (..., L, H)
 
     def forward(self, query: Tensor, memory: Memory) -> Tensor:
         """Queries (..., Q, H) and a memory -> scores (..., Q, L)."""
-        direction = functional.normalize(query, dim=-1)  # (..., Q, H)
+        direction = functional.normalize(query.float(), dim=-1)  # (..., Q, H)
         return self.scale * super().forward(direction, memory)  # (..., Q, L)
 
 
