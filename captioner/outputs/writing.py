@@ -33,7 +33,7 @@ from captioner.schema import error_sentence
 from captioner.text.languages import ENGLISH, is_english, language_tag
 from captioner.vision.images import Report
 
-_WRITERS = 2  # Threads; more wait for each other more than for a disk.
+_WRITERS = 2  # Threads; more of them wait for each other.
 _UNDO = Description("", (), undo=True)
 _KINDS = {".xmp": "sidecars", ".txt": "texts"}
 
