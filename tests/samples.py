@@ -22,7 +22,8 @@ from captioner.backends.torch_translations import TorchTranslations, make_model
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
-from captioner.data.xmp import Description, Merged, XmpPacket, read_sidecar
+from captioner.data.sidecars import read_sidecar
+from captioner.data.xmp import Description, Merged, XmpPacket
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.decoding.rules import ngram_keys, ngram_table
 from captioner.models.caption_config import DecoderConfig

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from captioner.data.example import SPLIT_OF, Collector, Problems, SourcePhoto, Splits
-from captioner.data.xmp import Spellings, photo_descriptions, spellings
+from captioner.data.sidecars import Spellings, photo_descriptions, spellings
 from captioner.errors import UserError, counted
 from captioner.files import existing_path, parse_json, read_text
 from captioner.tables import cell_text

@@ -12,14 +12,8 @@ from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import Caption, sentence
-from captioner.data.xmp import (
-    Description,
-    folded,
-    read_sidecar,
-    sidecars,
-    spellings,
-    words_of_person,
-)
+from captioner.data.sidecars import folded, read_sidecar, sidecars, spellings, words_of_person
+from captioner.data.xmp import Description
 from captioner.errors import UserError, counted, on_a_line
 from captioner.model_folders import DEMO_PHOTO
 from captioner.outputs.embedding import TEMPORARY, Embedder, check_exiftool

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from captioner.data.xmp import read_sidecar
+from captioner.data.sidecars import read_sidecar
 from captioner.errors import UserError
 from captioner.outputs.options import PLACES
 from captioner.outputs.records import Record, file_state

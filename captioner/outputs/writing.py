@@ -12,17 +12,9 @@ from pydantic import ValidationError
 
 from captioner import files
 from captioner.data.example import Problems
+from captioner.data.sidecars import Spellings, photo_descriptions, read_sidecar, sidecars, spellings
 from captioner.data.table import BY_CAPTIONER, TableRow, table_rows, with_suffix
-from captioner.data.xmp import (
-    Description,
-    Merged,
-    Spellings,
-    is_marked,
-    photo_descriptions,
-    read_sidecar,
-    sidecars,
-    spellings,
-)
+from captioner.data.xmp import Description, Merged, is_marked
 from captioner.errors import UserError
 from captioner.outcomes import in_background
 from captioner.outputs.descriptions import LEFT_OUT, SHARED, Descriptions, copies

@@ -13,7 +13,7 @@ from photo_samples import chunk
 from PIL import Image
 from samples import save_described, xmp_packet
 
-from captioner.data.xmp import photo_descriptions, words_of_person
+from captioner.data.sidecars import photo_descriptions, words_of_person
 
 MINE = "Grandma at the Bodensee, 祖母"
 XMP = xmp_packet(f"<dc:description>{MINE}</dc:description>")

@@ -15,7 +15,8 @@ from samples import own_packet, save_described, write_parquet, write_tar, write_
 from captioner.caption.caption import Caption
 from captioner.data.example import Problems
 from captioner.data.readers import format_of, read_splits
-from captioner.data.xmp import Description, photo_descriptions
+from captioner.data.sidecars import photo_descriptions
+from captioner.data.xmp import Description
 from captioner.errors import UserError
 from captioner.outcomes import Failed
 from captioner.outputs.options import OutputOptions

@@ -17,7 +17,8 @@ from PIL.PngImagePlugin import PngInfo
 from samples import CAPTION, Output, Patch, exiftool, own_packet, save_photo
 
 from captioner.cli.main import main
-from captioner.data.xmp import Description, XmpPacket, words_of_person
+from captioner.data.sidecars import words_of_person
+from captioner.data.xmp import Description, XmpPacket
 from captioner.errors import UserError
 from captioner.outputs.embedding import Embedder
 from captioner.vision.digest import photo_digest

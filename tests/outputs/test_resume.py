@@ -19,7 +19,7 @@ from captioner.backends.torch_captions import TorchCaptions
 from captioner.caption.caption import sentence
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
-from captioner.data.xmp import words_of_person
+from captioner.data.sidecars import words_of_person
 from captioner.outputs.options import OutputOptions
 from captioner.outputs.outputs import Outputs
 from captioner.outputs.records import file_state, is_by_person

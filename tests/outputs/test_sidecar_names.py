@@ -7,7 +7,8 @@ import pytest
 from samples import CAPTION, Output, write_xmp, xmp_packet
 
 from captioner.cli.main import main
-from captioner.data.xmp import Description, XmpPacket, sidecars, words_of_person
+from captioner.data.sidecars import sidecars, words_of_person
+from captioner.data.xmp import Description, XmpPacket
 
 MINE = "Market day"
 DESCRIBED = xmp_packet(f"<dc:description>{MINE}</dc:description>")

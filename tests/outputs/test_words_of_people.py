@@ -18,7 +18,8 @@ from samples import CAPTION, Output, own_packet, save_described, write_xmp, xmp_
 from captioner.caption.caption import Caption
 from captioner.cli.caption import output_options
 from captioner.cli.main import build_parser, main
-from captioner.data.xmp import Description, XmpPacket, words_of_person
+from captioner.data.sidecars import words_of_person
+from captioner.data.xmp import Description, XmpPacket
 from captioner.outputs.descriptions import Descriptions
 
 MINE = "my own words"

@@ -11,7 +11,8 @@ from PIL import Image
 from samples import CAPTION, Output, Patch, imported, save_photo, xmp_packet
 
 from captioner.cli.main import main
-from captioner.data.xmp import XmpPacket, words_of_person
+from captioner.data.sidecars import words_of_person
+from captioner.data.xmp import XmpPacket
 from captioner.outputs.writing import unwrite_captions
 
 MINE = "My brother's two dogs."
