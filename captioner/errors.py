@@ -50,6 +50,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def reason_of(error: BaseException) -> str:
+    """The message of a library's error on one line; its type where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def on_a_line(text: str) -> str:
     """The text with what cannot be printed, which file names may hold, as escape sequences."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

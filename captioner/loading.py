@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from captioner.errors import INSTALL, GraphError, UserError
+from captioner.errors import INSTALL, GraphError, UserError, reason_of
 from captioner.model_folders import TRANSFORMERS, ModelFolder, model_folder, other_backend
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ def _open_other(folder: ModelFolder, name: str, device: str, precision: str) -> 
     except UserError:
         raise
     except Exception as error:  # Of code that is not ours.
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{folder.path}: its backend {name!r} cannot be opened: {reason}") from None
+        problem = f"{folder.path}: its backend {name!r} cannot be opened"
+        raise UserError(f"{problem}: {reason_of(error)}") from None
 
 
 def _takes_graphs(folder: ModelFolder, device: str, precision: str, engine: EngineName) -> bool:

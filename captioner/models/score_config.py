@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from captioner.errors import UserError, did_you_mean, near_names
+from captioner.errors import UserError, did_you_mean, near_names, reason_of
 from captioner.schema import Config
 
 if TYPE_CHECKING:
@@ -58,6 +58,5 @@ def make_score(name: str, *sizes: int, **options: object) -> Score:
     try:
         score: Score = scores()[name].load()(*sizes, **options)
     except Exception as error:  # Of code that is not ours.
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"the score {name!r} cannot be made: {reason}") from None
+        raise UserError(f"the score {name!r} cannot be made: {reason_of(error)}") from None
     return score

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from captioner.errors import UserError, refuse_missing
+from captioner.errors import UserError, reason_of, refuse_missing
 from captioner.vision.pixels import BUDGET, DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def load_here(
     except MemoryError:
         raise UserError(f"{name} cannot be decoded: it needs more memory than there is") from None
     except Exception as error:  # Pillow's plugins raise many types of errors for damaged files.
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise UserError(f"cannot read {name}: {reason or type(error).__name__}") from None
+        reason = getattr(error, "strerror", None) or reason_of(error)
+        raise UserError(f"cannot read {name}: {reason}") from None
 
 
 def original_size(photo: Image.Image) -> tuple[int, int]:

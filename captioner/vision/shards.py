@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Any
 
-from captioner.errors import UserError
+from captioner.errors import UserError, reason_of
 from captioner.outcomes import Failed
 from captioner.tables import pyarrow_library
 from captioner.vision.images import (
@@ -218,7 +218,7 @@ def _reported(path: str, report: Report) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno:
             report(f"cannot read {path}: {os.strerror(error.errno)}")
         else:
-            report(f"{path} cannot be read to its end: {' '.join(str(error).split())}")
+            report(f"{path} cannot be read to its end: {reason_of(error)}")
 
 
 def _of_tar(path: str, report: Report) -> ShardRecords:
