@@ -47,6 +47,7 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
         originals are translated.
     language: the tag of the language that the translator writes, such as "de"; "en", of any
         region, gives the English captions as they are.
+
     The map of a word is the mean of the caption's maps, weighted by the word's alignment: without
     the end and full stops, and without weights below `LEAST_ALIGNMENT` of the largest: a little
     of a narrow map outshines the wide one of the word that is meant. A word aligned to nothing has

@@ -117,6 +117,7 @@ class Translator:
         batch_size: sentences decoded together, sorted by length.
         on_error: `raise` raises `UserError` for a sentence that is not a string; `skip` gives a
             `Failed` with the reason in place of its translation.
+
         Entities of HTML are unescaped, typographic marks straightened. An empty sentence has an
         empty translation. A sentence that is too long is cut with a `UserWarning` that names it;
         see `Translation.truncated`. A translation that reaches the maximum length has
@@ -180,7 +181,7 @@ class Translator:
 
     def _tokens_to_avoid(self, hypotheses: Sequence[Hypothesis]) -> Iterator[int]:
         """The longest token of each word that `avoid` names."""
-        for hypothesis in hypotheses:
+        for hypothesis in hypotheses if self.avoid else ():
             tokens = iter(hypothesis.tokens)
             for word in self.target.words(self.target.tokens(hypothesis.tokens)):
                 of_word = list(islice(tokens, word.size))
