@@ -7,7 +7,6 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -148,35 +147,25 @@ def _captions(
 ) -> Iterator[Caption | Failed]:
     """Load the models, unless there are no photos, and caption; of equal photos, one."""
     if not photos:
-        return
+        return iter(())
 
     from captioner.caption.captioner import caption_photos, explain_photos
     from captioner.loading import load
-    from captioner.vision.digest import equal_photos
-    from captioner.vision.shards import source_status
+    from captioner.outputs.library import captioned_once
 
-    equal = equal_photos(name for name, source in photos.items() if name == source)
-    once = {name: source for name, source in photos.items() if name not in equal}
     machine = shared.machine(arguments, arguments.sample)
     model = load(options.model, **machine, calibration=options.calibration)
     search = model.search.override(**options.search)
     translate = model.translation(options.language, search, arguments.translator)
     seconds, size = options.decoding_seconds, arguments.batch_size
-    if arguments.given is not None:
-        given = [arguments.given] * len(once)
-        found = explain_photos(model, [*once.items()], given, size, seconds, report)
-    else:
-        found = caption_photos(model, once.items(), search, size, translate, seconds, note=report)
-    firsts, kept = {*equal.values()}, dict[str, "Caption | Failed"]()
-    for name in photos:
-        item = kept[equal[name]] if name in equal else next(found)
-        if name in firsts:
-            kept[name] = item
-        if name in equal and isinstance(item, Failed):
-            item = Failed(name, item.reason.replace(item.name, name))
-        elif name in equal and not isinstance(item, Failed):
-            item = replace(item, name=name, status=source_status(name))
-        yield item
+
+    def caption(once: Mapping[str, ImageSource]) -> Iterator[Caption | Failed]:
+        if arguments.given is not None:
+            given = [arguments.given] * len(once)
+            return explain_photos(model, [*once.items()], given, size, seconds, report)
+        return caption_photos(model, once.items(), search, size, translate, seconds, note=report)
+
+    return captioned_once(photos, caption)
 
 
 def print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:

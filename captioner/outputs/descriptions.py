@@ -116,10 +116,10 @@ class Descriptions:
         except UserError as error:  # The unreadable part may be a person's words.
             problems.append(str(error))
             places = [place for place in places if place[0] == "text"]
-        lines = [description.caption, by_model or description.caption]
+        line, by_model = description.caption, by_model or description.caption
         if form := self._options.format:
-            versions = [replace(caption, text=line) for line in lines]
-            lines = [formatted_caption(form, photo, version).strip() for version in versions]
+            versions = [replace(caption, text=text) for text in (line, by_model)]
+            line, by_model = (formatted_caption(form, photo, each).strip() for each in versions)
         if kept:
             description = replace(description, keywords_only=True, by_person=False)
             self._say(f"{photo} keeps its description {kept!r}; {_OPTION} replaces it")
@@ -131,7 +131,7 @@ class Descriptions:
                 if path in self._shared:
                     raise UserError(SHARED)
                 if option == "text":
-                    kept = self._write_text(path, *lines) or kept
+                    kept = self._write_text(path, line, by_model) or kept
                 else:
                     self._write(option, path, description)
                 written[option] = os.fspath(path)

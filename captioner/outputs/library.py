@@ -1,21 +1,46 @@
-"""Follows the photos of a table that people rename, move and delete."""
+"""A library of photos, which people copy, rename, move and delete."""
 
 import glob
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+from captioner.caption.caption import Caption
 from captioner.data.sidecars import read_sidecar
 from captioner.errors import UserError
+from captioner.outcomes import Failed
 from captioner.outputs.options import PLACES
 from captioner.outputs.records import Record, file_state
-from captioner.vision.digest import photo_digest
-from captioner.vision.images import PHOTO_SUFFIXES
+from captioner.vision.digest import equal_photos, photo_digest
+from captioner.vision.images import PHOTO_SUFFIXES, ImageSource
 from captioner.vision.raw import RAW_SUFFIXES
 from captioner.vision.shards import source_status
+
+
+def captioned_once(
+    photos: Mapping[str, ImageSource],
+    caption: Callable[[Mapping[str, ImageSource]], Iterator[Caption | Failed]],
+) -> Iterator[Caption | Failed]:
+    """The captions of photos, in order; of equal photos the first is captioned.
+
+    caption: gives those of some photos, in order.
+    """
+    equal = equal_photos(name for name, source in photos.items() if name == source)
+    found = caption({name: photos[name] for name in photos if name not in equal})
+    firsts, kept = {*equal.values()}, dict[str, Caption | Failed]()
+    for name in photos:
+        item = kept[equal[name]] if name in equal else next(found)
+        if name in firsts:
+            kept[name] = item
+        if name in equal and isinstance(item, Failed):
+            item = Failed(name, item.reason.replace(item.name, name))
+        elif name in equal and not isinstance(item, Failed):
+            item = replace(item, name=name, status=source_status(name))
+        yield item
 
 
 def moved_photos(gone: Mapping[str, str], new: Iterable[str]) -> dict[str, str]:

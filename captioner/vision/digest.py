@@ -11,6 +11,7 @@ from itertools import chain
 from PIL.ExifTags import Base
 from PIL.JpegImagePlugin import JpegImageFile
 
+from captioner.errors import UserError
 from captioner.files import read_bytes
 from captioner.vision.images import load_image
 from captioner.vision.raw import is_raw
@@ -42,11 +43,14 @@ def photo_digest(photo: str) -> str:
 
 
 def equal_photos(photos: Iterable[str]) -> dict[str, str]:
-    """The first photo that each later one is equal to. Only files of one size are read."""
+    """The first photo whose file each later one is equal to. Only files of one size are read."""
     by_size: dict[int, list[str]] = {}
     for photo in filter(os.path.isfile, photos):
         by_size.setdefault(os.path.getsize(photo), []).append(photo)
-    candidates = chain.from_iterable(each for each in by_size.values() if len(each) > 1)
-    firsts: dict[str, str] = {}
-    found = {photo: firsts.setdefault(photo_digest(photo) or photo, photo) for photo in candidates}
-    return {photo: first for photo, first in found.items() if first != photo}
+    equal, firsts = dict[str, str](), dict[bytes, str]()
+    for photo in chain.from_iterable(each for each in by_size.values() if len(each) > 1):
+        with suppress(UserError):  # One that cannot be read is named where it is captioned.
+            first = firsts.setdefault(sha256(read_bytes(photo)).digest(), photo)
+            if first != photo:
+                equal[photo] = first
+    return equal
