@@ -21,7 +21,7 @@ class CaptionerConfig(Config):
 
 
 class Calibration(Config):
-    """A confidence in a file of its own. model: `ModelFolder.digest` of the model it is for."""
+    """A confidence in a file. model: `ModelFolder.digest` of its model."""
 
     model: str
     confidence: Confidence
