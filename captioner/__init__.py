@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from captioner.errors import UserError as UserError
 
@@ -50,7 +50,7 @@ _MODULES = {
 __all__ = ["UserError", *(name for names in _MODULES.values() for name in names)]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"captioner.{module}"), name)

@@ -26,6 +26,9 @@ _TEMPORARY = ".captioner-"  # Temporary files and folders begin like that.
 _OPEN_FILES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # As shells name <(command).
 
 StrPath: TypeAlias = "str | os.PathLike[str]"
+Json: TypeAlias = Any
+"""A value of JSON, which the schema or the reader of its file checks."""
+JsonObject: TypeAlias = dict[str, Json]
 
 LARGEST_TEXT = 2**31  # Bytes; COCO's largest file has a quarter.
 LARGEST_CONFIG = 2**27
@@ -204,12 +207,12 @@ def write_text(path: StrPath, content: str, encoding: str = "utf-8") -> None:
     write_bytes(path, content.encode(encoding, "backslashreplace"))
 
 
-def write_json(path: StrPath, value: Any, indent: int | None = 2) -> None:
+def write_json(path: StrPath, value: object, indent: int | None = 2) -> None:
     """Write `value` to `path` as JSON, atomically."""
     write_text(path, json_text(value, indent))
 
 
-def json_text(value: Any, indent: int | None = 2) -> str:
+def json_text(value: object, indent: int | None = 2) -> str:
     """`value` as JSON, with a newline at the end."""
     return json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
 
@@ -270,12 +273,12 @@ def read_text(path: StrPath, what: str = "file", largest: int = LARGEST_TEXT) ->
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_json(path: StrPath, what: str = "file", largest: int = LARGEST_TEXT) -> Any:
+def read_json(path: StrPath, what: str = "file", largest: int = LARGEST_TEXT) -> Json:
     """Read a JSON file."""
     return parse_json(read_text(path, what, largest), f"{what} {path}")
 
 
-def parse_json(text: str | bytes, name: str) -> Any:
+def parse_json(text: str | bytes, name: str) -> Json:
     """The value of a JSON text; a key that is given twice is refused. name: for messages."""
     try:
         return json.loads(text, object_pairs_hook=_with_each_key_once)
@@ -283,7 +286,7 @@ def parse_json(text: str | bytes, name: str) -> Any:
         raise UserError(f"{name} is not valid JSON ({error})") from None
 
 
-def _with_each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _with_each_key_once(pairs: list[tuple[str, Json]]) -> JsonObject:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         keys = Counter(key for key, _ in pairs)

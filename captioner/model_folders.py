@@ -11,8 +11,8 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from math import prod
 from pathlib import Path, PurePath
-from typing import Any
 
+from captioner.arrays import Array
 from captioner.errors import (
     CONTROLS,
     GraphError,
@@ -23,6 +23,7 @@ from captioner.errors import (
 )
 from captioner.files import (
     LARGEST_CONFIG,
+    JsonObject,
     check_writable,
     read_bytes,
     read_json,
@@ -134,7 +135,7 @@ class ModelFolder:
         self.files = complete_folder(path)
 
     @cached_property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> JsonObject:
         """The fields of the config; none of a folder without one."""
         path = self.files / CONFIG
         with refuse_os_errors(f"cannot read model config {path}"):
@@ -186,7 +187,7 @@ class ModelFolder:
         """Whether it holds weights, besides those in graphs."""
         return os.path.isfile(self.files / WEIGHTS)
 
-    def tensors(self) -> dict[str, Any]:
+    def tensors(self) -> dict[str, Array]:
         """The weights of its file, as arrays of NumPy; none of a folder whose graphs hold them."""
         return stored_tensors(self.files / WEIGHTS, "np") if self.has_weights else {}
 

@@ -151,7 +151,7 @@ def with_results(
     return [item if isinstance(item, Failed) else next(results) for item in inputs]
 
 
-def shape_as_given(items: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) -> Any:
+def shape_as_given(items: object, is_one: bool, outcomes: Iterator[object], on_error: str) -> Any:
     """Outcomes in the form of the input: one, an iterator, or a list for a collection.
 
     on_error: `raise` the reason of the first `Failed` as `UserError`, or `skip`: it is an outcome.
@@ -159,7 +159,7 @@ def shape_as_given(items: Any, is_one: bool, outcomes: Iterator[Any], on_error: 
     if on_error not in ("raise", "skip"):
         raise UserError(f"on_error {on_error!r} is neither 'raise' nor 'skip'")
 
-    def result(outcome: Any) -> Any:
+    def result(outcome: object) -> object:
         if isinstance(outcome, Failed) and on_error == "raise":
             raise UserError(outcome.reason)
         return outcome

@@ -32,7 +32,7 @@ class _Lines(_Bar):
 
 def progress_bar(
     what: str, total: int, unit: str = "items", start: int = 0, shown: bool = True
-) -> "tqdm[Any]":
+) -> "tqdm[object]":
     """Shows progress on standard error. start: items done before, which the rate leaves out."""
     options: dict[str, Any] = {"desc": what, "total": total, "unit": f" {unit}", "initial": start}
     options |= {"smoothing": 0, "miniters": 0}  # Items come in batches: only the mean rate holds.
@@ -43,7 +43,7 @@ def progress_bar(
     return _Lines(**options, disable=not shown, bar_format=_LINE + "{postfix}")
 
 
-def counted_by(progress: "tqdm[Any]", items: Iterable[Item]) -> Iterator[Item]:
+def counted_by(progress: "tqdm[object]", items: Iterable[Item]) -> Iterator[Item]:
     """Yield items, each counted when the next comes: the first of a batch is not all of it."""
     is_begun = 0
     for item in items:

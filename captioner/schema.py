@@ -12,7 +12,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -23,10 +23,11 @@ from pydantic import (
     PlainValidator,
     ValidationError,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 from typing_extensions import Self
 
 from captioner.errors import UserError, did_you_mean, near_names
+from captioner.files import JsonObject
 
 LENGTH = 10_000  # The longest caption or sentence, in tokens.
 COUNT = 1_000_000_000  # The most examples, words or steps.
@@ -67,7 +68,7 @@ class Config(BaseModel):
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
     )
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, **values: object) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -81,7 +82,7 @@ class Config(BaseModel):
         """The fields that messages list and suggest, sorted."""
         return sorted(cls.model_fields)
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: object) -> Self:
         """A copy with other values, checked anew."""
         return type(self)(**{**dict(self), **changes})
 
@@ -101,7 +102,7 @@ class Records(Config):
     model_config = ConfigDict(extra="ignore")
 
 
-def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
+def from_mapping(kind: type[Instance], mapping: object, where: str) -> Instance:
     """Validate a mapping of YAML or JSON. where: names the file in messages."""
     try:
         return kind.model_validate(dict(mapping) if isinstance(mapping, Mapping) else mapping)
@@ -109,23 +110,23 @@ def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
         raise UserError(f"{where}: {_sentence(kind, error)}") from None
 
 
-def to_mapping(config: Config) -> dict[str, Any]:
+def to_mapping(config: Config) -> JsonObject:
     """A config as plain values, for JSON and YAML: the inverse of `from_mapping`."""
     return config.model_dump(mode="json")
 
 
-def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(mapping: JsonObject, prefix: str = "") -> JsonObject:
     """The values of nested mappings by `section.field`, with `prefix` before each name."""
-    values: dict[str, Any] = {}
+    values: JsonObject = {}
     for name, value in mapping.items():
         is_nested = isinstance(value, Mapping)
         values |= flat(value, f"{prefix}{name}.") if is_nested else {prefix + name: value}
     return values
 
 
-def _id(value: Any) -> int | str:
-    if type(value) in (int, str):
-        return value  # type: ignore[no-any-return]
+def _id(value: object) -> int | str:
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        return value
     raise PydanticCustomError("id_type", "Input should be a whole number or text")
 
 
@@ -133,7 +134,7 @@ Id = Annotated[int | str, PlainValidator(_id)]
 """COCO's number of a record, or a text."""
 
 
-def plain_type(annotation: Any) -> Any:
+def plain_type(annotation: object) -> object:
     """A field's type without `| None` and without pydantic's marks."""
     if typing.get_origin(annotation) is Annotated:
         return plain_type(typing.get_args(annotation)[0])
@@ -143,13 +144,13 @@ def plain_type(annotation: Any) -> Any:
     return annotation
 
 
-def choices(annotation: Any) -> tuple[Any, ...]:
+def choices(annotation: object) -> tuple[str, ...]:
     """The values of a `Literal`; empty for every other type."""
     kind = plain_type(annotation)
     return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
-def section_of(annotation: Any) -> type[Config] | None:
+def section_of(annotation: object) -> type[Config] | None:
     """The class of a nested section; None for every other type."""
     kind = plain_type(annotation)
     return kind if isinstance(kind, type) and issubclass(kind, Config) else None
@@ -167,7 +168,7 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
     return error_sentence(first, first["loc"])
 
 
-def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
+def error_sentence(error: ErrorDetails, place: tuple[int | str, ...]) -> str:
     """One of pydantic's errors as a sentence. place: of the value, names and indices."""
     code, value = error["type"], error["input"]
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
@@ -215,7 +216,7 @@ def _sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[
             yield from _sections(section, f"{prefix}.{name}" if prefix else name)
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     try:
         text = "nothing" if value is None else repr(value)
     except (ValueError, RecursionError):  # A number of 5,000 digits; a thousand brackets.

@@ -12,7 +12,7 @@ from captioner.errors import refuse_missing
 from captioner.files import atomic_path, refuse_os_errors
 
 Row = tuple[object, ...]  # A name, figures and a note.
-AddRows = Callable[[Sequence[Mapping[str, Any]]], None]
+AddRows = Callable[[Sequence[Mapping[str, object]]], None]
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")  # How formulas of spreadsheets begin.
 _ROWS_OF_GROUP = 1000  # Rows of Parquet that are written together.
@@ -103,9 +103,9 @@ def parquet_table(path: str, types: Mapping[str, str]) -> Iterator[AddRows]:
     columns = {name: arrow.type_for_alias(kind.removesuffix("[]")) for name, kind in types.items()}
     lists = {name: arrow.list_(columns[name]) for name, kind in types.items() if "[]" in kind}
     schema = arrow.schema([*(columns | lists).items()])
-    rows: list[Mapping[str, Any]] = []
+    rows: list[Mapping[str, object]] = []
 
-    def add(more: Sequence[Mapping[str, Any]], at_least: int = _ROWS_OF_GROUP) -> None:
+    def add(more: Sequence[Mapping[str, object]], at_least: int = _ROWS_OF_GROUP) -> None:
         rows.extend({name: _in_utf8(value) for name, value in row.items()} for row in more)
         if len(rows) >= at_least:
             with refuse_os_errors(f"cannot write {path}"):

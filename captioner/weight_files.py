@@ -4,11 +4,12 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError
 from safetensors import SafetensorError, safe_open
 
+from captioner.arrays import Values
 from captioner.errors import UserError
 from captioner.files import LARGEST_CONFIG, opened_file
 from captioner.memory_limits import check_memory
@@ -66,7 +67,7 @@ def weights_header(path: Path) -> tuple[str, dict[str, StoredTensor]]:
     return (header.texts or {}).get(DIGEST, ""), tensors
 
 
-def stored_tensors(path: Path, framework: Literal["np", "pt"]) -> dict[str, Any]:
+def stored_tensors(path: Path, framework: Literal["np", "pt"]) -> dict[str, Values]:
     """The tensors of a file, by name: arrays of NumPy, which has no bfloat16, or of torch."""
     with opened_file(path, "model weights"):  # Refuses what is no file, in a sentence.
         check_memory(os.path.getsize(path), f"weights file {path}")
@@ -77,7 +78,7 @@ def stored_tensors(path: Path, framework: Literal["np", "pt"]) -> dict[str, Any]
         raise UserError(f"model weights {path} cannot be read ({error})") from None
 
 
-def tensors_digest(tensors: Mapping[str, Any]) -> str:
+def tensors_digest(tensors: Mapping[str, Values]) -> str:
     """SHA-256 of names, types, shapes and values, the same of NumPy's arrays and of torch's."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):

@@ -45,8 +45,10 @@ from captioner.errors import UserError
 from captioner.files import write_bytes
 from captioner.model_folders import NGRAMS_FILE, WEIGHTS, ModelFolder
 from captioner.model_saving import copy_model, saving
+from captioner.models.caption_decoder import CaptionDecoder
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.models.transformer import Transformer
+from captioner.models.translation_model import TranslationModel
 from captioner.text.vocabulary import Vocabulary
 from captioner.weight_files import tensors_digest
 
@@ -57,6 +59,7 @@ Sizes = list[dict[int, str]]
 """Names of the sizes of tensors that are not fixed, by axis."""
 
 OPSET = 18
+_Decoder = CaptionDecoder | TranslationModel
 
 _operators: Any = opset18
 
@@ -196,7 +199,7 @@ class _Search(nn.Module):
 
 
 def _search_graphs(
-    decoder: Any,
+    decoder: _Decoder,
     remember: Callable[..., Memory],
     examples: Callable[[int, int], dict[str, Tensor]],
     start_sizes: Sizes,
@@ -242,7 +245,7 @@ def _search_graphs(
 
 
 def _step_graph(
-    decoder: Any, state: State, names: list[str], sizes: Sizes, has_ngrams: bool
+    decoder: _Decoder, state: State, names: list[str], sizes: Sizes, has_ngrams: bool
 ) -> ModelProto:
     """The graph of a step, which takes the beam, the rules of the search and a state.
 
@@ -331,7 +334,7 @@ def _graph(
     return graph
 
 
-def _index(values: Any, indices: Sequence[Any], **_: Any) -> Any:
+def _index(values: object, indices: Sequence[object], **_: object) -> object:
     """`values[..., index]`, by one operator in place of up to four."""
     (axis,) = (axis for axis, index in enumerate(indices) if index is not None)
     return _operators.Gather(values, indices[axis], axis=axis)

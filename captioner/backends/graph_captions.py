@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class GraphCaptions(VocabularyCaptions):
     def __repr__(self) -> str:
         return f"{len(self.vocabulary):,} words, on cpu"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """The folder is pickled, not the graphs: every process opens them itself."""
         return open_captions, (ModelFolder(self.folder.path.resolve()),)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class GraphTranslations:
     def __repr__(self) -> str:
         return "Transformer on cpu"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """The folder is pickled, not the graphs: every process opens them itself."""
         return open_translations, (ModelFolder(self.folder.path.resolve()),)
 

@@ -164,12 +164,12 @@ class GraphStepper:
                 first[name] = np.zeros(shape, bool if item.type == "tensor(bool)" else np.float32)
         return first
 
-    def advance(self, beam: dict[str, Array]) -> Advanced:
+    def advance(self, beam: dict[str, Array]) -> Advanced[dict[str, Array]]:
         """Extend every row by a token."""
         outputs = self._step.run({**beam, **self._rules[: beam["history"].shape[-1]][-1]})
         choices = StepChoices(*(outputs[name] for name in StepChoices._fields))
         beam = {name: outputs.get(NEXT + name, array) for name, array in beam.items()}
-        return Advanced(beam, choices, outputs["live_counts"])
+        return beam, choices, outputs["live_counts"]
 
     def narrow(self, beam: dict[str, Array], width: int) -> dict[str, Array]:
         """Keep the first `width` rows of each source."""

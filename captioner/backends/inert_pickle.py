@@ -44,21 +44,21 @@ class Record:
     given: tuple[Any, ...]
     items: dict[Any, Any]
 
-    def __new__(cls, *given: Any, **_: Any) -> "Record":
+    def __new__(cls, *given: object, **_: object) -> "Record":
         record = object.__new__(cls)
         record.given, record.items = given, {}
         return record
 
-    def __call__(self, *given: Any) -> "Record":
+    def __call__(self, *given: object) -> "Record":
         return Record(self, *given)
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         self.items.update(state if isinstance(state, dict) else {})
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self.items[key] = value
 
-    def append(self, *_: Any) -> None:
+    def append(self, *_: object) -> None:
         """Ignore an item of a list or set of an unknown kind."""
 
     extend = add = append
@@ -75,11 +75,11 @@ class _Storage(NamedTuple):
 class _Unpickler(pickle.Unpickler):
     """Builds plain values, records and storages."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         super().__init__(file, encoding="utf-8")
         self.storages: dict[str, _Storage] = {}
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         """A new class of records for every name."""
         return type("Record", (Record,), {"name": f"{module}.{name}"})
 
@@ -113,7 +113,7 @@ _Numbers = Callable[[_Storage], bytes]
 """Reads the bytes of a storage."""
 
 
-def _read_zip(file: BinaryIO) -> tuple[Any, _Numbers]:
+def _read_zip(file: BinaryIO) -> tuple[object, _Numbers]:
     """What a zip holds, and the reader of its storages."""
     archive = zipfile.ZipFile(file)
     if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
@@ -124,7 +124,7 @@ def _read_zip(file: BinaryIO) -> tuple[Any, _Numbers]:
     return root, lambda storage: archive.read(f"{folder}/{storage.key}")
 
 
-def _read_sequence(file: BinaryIO) -> tuple[Any, _Numbers]:
+def _read_sequence(file: BinaryIO) -> tuple[object, _Numbers]:
     """What a file from before torch 1.6 holds, and the reader of its storages."""
     file.seek(0)
     magic, *_ = (_Unpickler(file).load() for _ in range(3))
@@ -145,7 +145,7 @@ def _read_sequence(file: BinaryIO) -> tuple[Any, _Numbers]:
     return root, numbers
 
 
-def _tensors(root: Any, numbers: _Numbers, largest: int) -> dict[str, Tensor]:
+def _tensors(root: object, numbers: _Numbers, largest: int) -> dict[str, Tensor]:
     """The tensors below an object, by name. largest: bytes of the file."""
     flat: dict[str, Tensor] = {}  # Of each storage: all its numbers.
     tensors = {}
@@ -164,7 +164,7 @@ def _tensors(root: Any, numbers: _Numbers, largest: int) -> dict[str, Tensor]:
     return tensors
 
 
-def _named(node: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Record]]:
+def _named(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Record]]:
     """The records of tensors below a node. seen: the nodes so far; a pickle may have circles."""
     if isinstance(node, Record) and node.name in _PARAMETERS:
         node = node.given[0]

@@ -1,9 +1,9 @@
 """The protocols of backends, which compute the networks of captioners and translators."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
-from captioner.arrays import Array, Values
+from captioner.arrays import Array, Device, Generator, Values
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.decoding.search import Hypothesis
 from captioner.errors import INSTALL, UserError
@@ -47,7 +47,7 @@ class Backend(Protocol):
         """The fields of `SearchOptions` that it does not follow."""
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """Torch's device; None where nothing is computed by torch."""
 
 
@@ -78,7 +78,7 @@ class CaptionBackend(Backend, Protocol):
         """Pixels (B, 3, size, size), uint8 -> annotation vectors (B, L, D)."""
 
     def search(
-        self, annotations: Values, search: SearchOptions, generator: Any = None
+        self, annotations: Values, search: SearchOptions, generator: Generator = None
     ) -> list[list[Sentence]]:
         """Annotation vectors (B, L, D) -> the sentences of each photo, best first.
 
@@ -116,7 +116,7 @@ class TranslationBackend(Backend, Protocol):
         sources: list[list[int]],
         search: TranslationSearch,
         forbidden: tuple[int, ...],
-        generator: Any = None,
+        generator: Generator = None,
     ) -> list[list[Hypothesis]]:
         """Source tokens -> the hypotheses of each, best first. forbidden: tokens."""
 
@@ -124,7 +124,7 @@ class TranslationBackend(Backend, Protocol):
         """See `Translator.choose_alignment`."""
 
 
-def new_generator(backend: Backend, search: AnySearch) -> Any:
+def new_generator(backend: Backend, search: AnySearch) -> Generator:
     """The generator of the samples of all batches; None without sampling.
 
     Raises `UserError` for a backend that draws no samples, lacks another option, or does not know
@@ -148,4 +148,4 @@ def new_generator(backend: Backend, search: AnySearch) -> Any:
         raise UserError(f"the engine {backend.engine!r} draws no samples: {advice}")
     from captioner.decoding.loop import make_generator
 
-    return make_generator(search, backend.device)
+    return make_generator(search, backend.device or "cpu")

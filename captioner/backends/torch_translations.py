@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import nn
@@ -58,7 +58,7 @@ class TorchTranslations:
         return self.config.sequence_to_sequence is None
 
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
-        chosen: dict[str, Any] = {} if layer is None else {"alignment_layer": layer}
+        chosen: dict[str, object] = {} if layer is None else {"alignment_layer": layer}
         if head is not None:
             chosen["alignment_head"] = None if head == "mean" else head
         if isinstance(self.model, Transformer):

@@ -1,8 +1,9 @@
 """What the backends of our own captioners share: a vocabulary and the n-grams of people."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from captioner.arrays import Values
 from captioner.backends.protocol import OF_TRANSFORMERS, Sentence
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import Constraints, is_in_table, sentence_keys
@@ -25,7 +26,7 @@ class VocabularyCaptions:
     lacks: ClassVar[Sequence[str]] = tuple(OF_TRANSFORMERS)
 
     vocabulary: Vocabulary
-    ngrams: Any
+    ngrams: Values
 
     @property
     def vocabulary_size(self) -> int:

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from PIL import Image
 
@@ -166,9 +165,9 @@ class Caption:
         rest = tuple(other.with_keywords(kind) for other in self.alternatives)
         return replace(self, keywords=tuple(dict.fromkeys(filter(None, words))), alternatives=rest)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The plain form for JSON, without the maps."""
-        plain: dict[str, Any] = {
+        plain: dict[str, object] = {
             "caption": self.text,
             "words": list(self.words),
             "log_probability": self.log_probability,

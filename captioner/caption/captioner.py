@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from PIL import Image
 
-from captioner.arrays import Array, Values
+from captioner.arrays import Array, Generator, Values
 from captioner.backends.protocol import CaptionBackend, Sentence, Words, new_generator
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
@@ -125,7 +125,7 @@ class Captioner:
         return shape_as_given(texts, isinstance(captions, str), explained, on_error="raise")
 
     def caption_annotations(
-        self, annotations: Values, search: SearchOptions | None = None, generator: Any = None
+        self, annotations: Values, search: SearchOptions | None = None, generator: Generator = None
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
@@ -332,7 +332,7 @@ def explain_photos(
     return caption_photos(captioner, iter(photos), None, batch_size, None, decoding_seconds, words)
 
 
-def _is_one_photo(photos: Any) -> bool:
+def _is_one_photo(photos: Values) -> bool:
     """Whether this is one photo; True also for other types, which `load_image` refuses."""
     if isinstance(photos, (str, bytes, bytearray, memoryview, os.PathLike, Image.Image)):
         return True

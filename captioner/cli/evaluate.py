@@ -10,7 +10,7 @@ from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
+from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS, Scores
 from captioner.model_folders import pinned
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _check_outputs(arguments: argparse.Namespace, *more: tuple[str, str | None])
     shared.check_outputs(files, arguments.overwrite)
 
 
-def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any]) -> int:
+def _score_photos(arguments: argparse.Namespace, score: Callable[..., Scores]) -> int:
     """Score a model on photos, report what was left out, write the files; 2 if something was.
 
     score: takes the model, photos, where things are on generated ones, and how to caption.

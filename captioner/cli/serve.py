@@ -5,7 +5,6 @@ import os
 import re
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 from pydantic import HttpUrl
 
@@ -36,9 +35,9 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_option(group, "--calibration", "FILE", shared.CALIBRATION)
     about = "translates text and captions into TAG; repeatable (default: the packaged ones)"
     either = group.add_mutually_exclusive_group()
-    more: dict[str, Any] = {"action": "append", "type": _translator}
+    more: dict[str, object] = {"action": "append", "type": _translator}
     shared.add_option(either, "--translator", "[TAG=]MODEL", about, **more)
-    nothing: dict[str, Any] = {"action": "store_const", "const": [], "dest": "translator"}
+    nothing: dict[str, object] = {"action": "store_const", "const": [], "dest": "translator"}
     shared.add_option(either, "--no-translator", "", "leave out the tab that translates", **nothing)
     add = shared.add_group(parser, "page")
     add("--title", "TEXT", "heading of the page")
@@ -46,7 +45,7 @@ def add_commands(commands: shared.Commands) -> None:
     add = shared.add_group(parser, "network")
     add("--host", "HOST", "address to listen on; 0.0.0.0 for all", default="127.0.0.1")
     add("--port", "PORT", "0 for any that is free", type=int, default=8765)
-    several: dict[str, Any] = {"action": "append", "default": []}
+    several: dict[str, object] = {"action": "append", "default": []}
     add("--allow-host", "NAME", "a further host name, or *.example.org; repeatable", **several)
     add("--public-url", "URL", "of the page behind a proxy: https://example.org/photos/", type=url)
     about = "a site whose pages may use the interface: https://example.org; repeatable"

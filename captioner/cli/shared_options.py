@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from pydantic.fields import FieldInfo
 
@@ -24,7 +24,7 @@ from captioner.tables import csv_text
 
 Search = TypeVar("Search", bound=AnySearch)
 
-Commands = Any  # argparse's private _SubParsersAction
+Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 Run = Callable[[argparse.Namespace], int | None]
 Add = Callable[..., None]
 """`add_option` to a group."""
@@ -32,7 +32,7 @@ Add = Callable[..., None]
 MODEL = "a model folder, a name or hf://user/name"
 CALIBRATION = "the model's confidence, of captioner calibrate --out"
 OVERWRITE = "replace files that are there already"
-ON_PROBLEM: dict[str, Any] = {"choices": ("refuse", "skip"), "default": "refuse"}
+ON_PROBLEM: dict[str, object] = {"choices": ("refuse", "skip"), "default": "refuse"}
 FILE_FORMATS = ("coco", "karpathy", "flickr8k", "table")
 DATA_FORMATS = (*FILE_FORMATS, "shapes")
 """Formats of data sets: in files, and all."""
@@ -47,16 +47,13 @@ def help_formatter(prog: str) -> argparse.HelpFormatter:
 class CommandParser(argparse.ArgumentParser):
     """A parser whose errors say what may have been meant; PATHs may stand between options."""
 
-    def __init__(self, *names: Any, **options: Any) -> None:
-        super().__init__(*names, **options)
-        self.color = False  # Python 3.14 would print what steers a terminal.
-
     def error(self, message: str) -> NoReturn:
         """End the program with a message, in which what was typed is escaped."""
         super().error(on_a_line(message))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, or end the program for arguments that are not known."""
+        self.color = False  # Python 3.14 would print what steers a terminal.
         parsed, rest = super().parse_known_args(args, namespace)
         end = rest.index("--") if "--" in rest else len(rest)
         unknown = [word for word in rest[:end] if word.startswith("-") and word != "-"]
@@ -70,7 +67,7 @@ class CommandParser(argparse.ArgumentParser):
             parsed.paths += rest[:end] + rest[end + 1 :]
         return parsed, []
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
@@ -83,7 +80,7 @@ def add_parser(commands: Commands, run: Run, usage: str, summary: str) -> tuple[
 
     run: its function, whose docstring is its description. usage: after its name.
     """
-    parser: CommandParser = commands.add_parser(
+    parser = commands.add_parser(
         usage.partition(" ")[0],
         help=summary,
         description=inspect.getdoc(run),
@@ -191,7 +188,7 @@ def add_search(
             add_field(add, name, field, about, default=None)
 
 
-def add_field(add: Add, name: str, field: FieldInfo, about: str | None, **more: Any) -> None:
+def add_field(add: Add, name: str, field: FieldInfo, about: str | None, **more: object) -> None:
     """Add the option of a config's field. Its title stands for the value of a text."""
     value = field.title or {int: "N", float: "X"}.get(field.annotation, "")  # type: ignore[arg-type]
     if values := choices(field.annotation):

@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
@@ -45,7 +44,7 @@ def _add_config(add: shared.Add, about: str) -> None:
     add("--set", "SECTION.FIELD=VALUE", about, **_changing())
 
 
-def _changing(field: str = "") -> dict[str, Any]:
+def _changing(field: str = "") -> dict[str, object]:
     """argparse's words for an option that changes a field of the config, or those it names."""
 
     def change(text: str) -> str:  # Quoted: a folder named 2024 is no number.

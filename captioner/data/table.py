@@ -11,12 +11,12 @@ from functools import cache, partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from captioner.data.example import SPLIT_OF, Collector, Problems, SourcePhoto, Splits
 from captioner.data.sidecars import Spellings, photo_descriptions, spellings
 from captioner.errors import UserError, counted
-from captioner.files import existing_path, parse_json, read_text
+from captioner.files import Json, JsonObject, existing_path, parse_json, read_text
 from captioner.tables import cell_text
 from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, local_path, photo_files
 from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
@@ -51,7 +51,7 @@ class TableRow(NamedTuple):
     captions: list[str]
     split: str | None = None
     photo: ShardMember | None = None  # In a shard, named `image`.
-    cells: Mapping[str, Any] = {}  # All its columns.
+    cells: JsonObject = {}  # All its columns.
 
 
 _Records = Iterator[tuple[str, object]]  # Each with its name, for messages.
@@ -287,10 +287,10 @@ def table_rows(file: Path, problems: Problems, skips_own: bool = False) -> Itera
         problems.notes.append(f"{problems.source}: left out {photos} ({failed[0]} for one)")
 
 
-def _row(where: str, record: Mapping[str, Any], problems: Problems) -> TableRow | None:
+def _row(where: str, record: JsonObject, problems: Problems) -> TableRow | None:
     """A row of a record; None, and a problem, if a column has no text."""
     columns = _columns(tuple(record))
-    values: list[Any] = [record.get(columns.get(column, column)) for column in _COLUMNS]
+    values: list[Json] = [record.get(columns.get(column, column)) for column in _COLUMNS]
     image, caption, split = values
     captions = caption if isinstance(caption, list) else [caption]
     photo = image if isinstance(image, ShardMember) else None

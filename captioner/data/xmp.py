@@ -6,7 +6,7 @@ XMP (Adobe, *Specification Part 1*, ISO 16684-1).
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lxml import etree
 
@@ -86,7 +86,7 @@ class XmpPacket:
             root = etree.fromstring(_EMPTY if content is None else content, parser)
         except etree.XMLSyntaxError as error:
             raise UserError(f"{name} is not valid XML ({error.msg}) and was left alone") from None
-        self._rdf: Any = next(root.iter(f"{_RDF}RDF"), None)
+        self._rdf: etree._Element = next(root.iter(f"{_RDF}RDF"), None)
         if self._rdf is None or root.getroottree().docinfo.doctype:
             raise UserError(f"{name} is not XMP, or declares a document type, and was left alone")
 

@@ -161,7 +161,7 @@ def advance(
     end: int,
     length_normalisation: float | Tensor = 0.0,
     keep_attention: bool = True,
-) -> Advanced:
+) -> Advanced[Beam]:
     """Extend, end and order the rows of a beam by the decoder's step. Reads no value.
 
     rules: as tensors. end: the token that ends a sequence.
@@ -207,7 +207,7 @@ def advance(
         live=live,
         ended=beam.ended + is_end.sum(dim=1, keepdim=True),
     )
-    return Advanced(extended, choices, live.sum(dim=1).masked_fill(is_nan, -1))
+    return extended, choices, live.sum(dim=1).masked_fill(is_nan, -1)
 
 
 @dataclass
@@ -219,7 +219,7 @@ class TorchStepper:
     start_token: int
     constraints: Constraints
     drops_finished: bool
-    extend: Callable[..., Advanced]
+    extend: Callable[..., Advanced[Beam]]
     rules: Sequence[Rules] = ()
 
     @property
@@ -239,7 +239,7 @@ class TorchStepper:
             ended=torch.zeros_like(history[..., 0]),
         )
 
-    def advance(self, beam: Beam) -> Advanced:
+    def advance(self, beam: Beam) -> Advanced[Beam]:
         """Extend every row by a token."""
         step = self.decoder.step(beam.history[..., -1], beam.state)
         if not self.rules:

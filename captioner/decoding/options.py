@@ -1,7 +1,7 @@
 """The options of a search, for every model."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
@@ -48,7 +48,7 @@ class AnySearch(Config):
             raise ValueError(f"minimum_length {limits}")
         return self
 
-    def override(self, **values: Any) -> Self:
+    def override(self, **values: object) -> Self:
         """A copy with other values; None changes nothing, a larger `n_best` widens the beam."""
         values = {name: value for name, value in values.items() if value is not None}
         n_best = values.get("n_best")
@@ -61,7 +61,7 @@ class AnySearch(Config):
         return changed
 
 
-def _as_text(given: Any) -> Any:
+def _as_text(given: object) -> object:
     """Words with commas."""
     return ",".join(map(str, given)) if isinstance(given, list | tuple | set | frozenset) else given
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from captioner.arrays import Array
+from captioner.arrays import Array, Values
 from captioner.decoding.options import AnySearch
 from captioner.text.vocabulary import Vocabulary
 
@@ -31,28 +31,28 @@ class Rules(NamedTuple):
     nothing; torch leaves it out, as None.
     """
 
-    forbidden: Any
+    forbidden: Values
     """(V,) boolean: tokens that are never chosen (padding, start, unknown), the end aside."""
 
-    minimum_length: Any
+    minimum_length: Values
     """() integer: the end token is blocked before this many tokens."""
 
-    maximum_length: Any
+    maximum_length: Values
     """() integer: after this many tokens all but the end token are blocked."""
 
-    repeatable: Any
+    repeatable: Values
     """(V,) boolean: tokens exempt from `repeat_distance` (articles, prepositions)."""
 
-    repeat_distance: Any
+    repeat_distance: Values
     """() integer: a token is blocked for this many tokens after it; neutral: 0."""
 
-    context: Any
+    context: Values
     """(n - 1,) integers: no n-gram occurs twice; steps back from the newest token, 0 to n - 2.
 
     Neutral: one step that is longer than every hypothesis.
     """
 
-    ngram_table: Any = None
+    ngram_table: Values = None
     """`ngram_table` of the n-grams of tokens that people wrote, n being `ORDER`.
 
     No other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
@@ -77,7 +77,7 @@ class Constraints:
     search: AnySearch = field(default_factory=AnySearch)
     forbidden: tuple[int, ...] = ()
     repeatable: tuple[int, ...] = ()
-    ngram_table: Any = None
+    ngram_table: Values = None
     begin: tuple[int, ...] = ()
 
     def steps(self, vocabulary_size: int) -> list[Rules]:
@@ -106,12 +106,12 @@ class Constraints:
         )
 
 
-def ngram_keys(tokens: Iterable[Any], vocabulary_size: int) -> Any:
+def ngram_keys(tokens: Iterable[Values], vocabulary_size: int) -> Values:
     """A number for each n-gram of up to 55,108 words, in their order.
 
     tokens: the first, second, ... of all n-grams: numbers, int64 arrays or tensors of one shape.
     """
-    keys: Any = 0
+    keys: Values = 0
     for token in tokens:
         keys = keys * vocabulary_size + token
     return keys
@@ -155,7 +155,7 @@ def sentence_keys(tokens: Sequence[int], vocabulary_size: int) -> Array:
     return np.asarray(ngram_keys(columns, vocabulary_size))
 
 
-def is_in_table(table: Any, key: int, vocabulary_size: int) -> bool:
+def is_in_table(table: Values, key: int, vocabulary_size: int) -> bool:
     """Whether a table has a key."""
     token = key % vocabulary_size
     modulus = len(table) - vocabulary_size

@@ -5,7 +5,7 @@ Imports no torch. A step, with all rules of the search, runs as torch code on an
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -52,18 +52,13 @@ class StepChoices(NamedTuple):
     is_cut: Values
 
 
-class Advanced(NamedTuple):
-    """A step: the beam after it, its choices, and how many rows of each source are live, (B,).
-
-    A count of -1 marks logits that are NaN. Live rows stand before the others.
-    """
-
-    beam: Any
-    choices: StepChoices
-    live_counts: Values
+OwnBeam = TypeVar("OwnBeam")  # A stepper's own type.
+Advanced = tuple[OwnBeam, StepChoices, Values]
+"""A step: the beam after it, its choices, and how many rows of each source are live, (B,).
+A count of -1 marks logits that are NaN. Live rows stand before the others."""
 
 
-class Stepper(Protocol):
+class Stepper(Protocol[OwnBeam]):
     """Computes the steps of a search of B sources; each stepper has its own type of beam."""
 
     @property
@@ -74,16 +69,16 @@ class Stepper(Protocol):
     def drops_finished(self) -> bool:
         """Whether rows that have ended may be left out."""
 
-    def start(self) -> Any:
+    def start(self) -> OwnBeam:
         """The beam before the first step, with one row a source."""
 
-    def advance(self, beam: Any) -> Advanced:
+    def advance(self, beam: OwnBeam) -> Advanced[OwnBeam]:
         """Extend every row by a token."""
 
-    def narrow(self, beam: Any, width: int) -> Any:
+    def narrow(self, beam: OwnBeam, width: int) -> OwnBeam:
         """Keep the first `width` rows of each source."""
 
-    def keep_sources(self, beam: Any, sources: list[int]) -> Any:
+    def keep_sources(self, beam: OwnBeam, sources: list[int]) -> OwnBeam:
         """Keep these sources only."""
 
     def to_numpy(self, arrays: list[Values]) -> list[Array]:
@@ -91,7 +86,10 @@ class Stepper(Protocol):
 
 
 def search_hypotheses(
-    stepper: Stepper, maximum_length: int, coverage_penalty: float = 0.0, mask: Array | None = None
+    stepper: Stepper[OwnBeam],
+    maximum_length: int,
+    coverage_penalty: float = 0.0,
+    mask: Array | None = None,
 ) -> list[list[Hypothesis]]:
     """Search for hypotheses of all sources in one batch, best first but cut ones last.
 
@@ -103,15 +101,15 @@ def search_hypotheses(
     step_sources = []
     step_choices = []
     for _ in range(maximum_length + 1):
-        step = stepper.advance(beam)
+        following, choices, live_counts = stepper.advance(beam)
         step_sources.append(sources)
-        step_choices.append(step.choices)
-        counts = step.live_counts.tolist()  # The only values that a step reads.
+        step_choices.append(choices)
+        counts = live_counts.tolist()  # The only values that a step reads.
         if min(counts) < 0:
             raise UserError("the model's output is not a number; its weights are damaged")
         if not any(counts):
             break
-        beam = step.beam
+        beam = following
         if not stepper.drops_finished:
             continue
         beam = stepper.narrow(beam, max(counts))

@@ -1,7 +1,7 @@
 """The configs of caption decoders, and of a captioner's networks; imports no torch."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 from typing_extensions import Self
@@ -91,7 +91,7 @@ KINDS: dict[str, type[CaptionDecoderConfig]] = {
 """The config of each `CaptionDecoderConfig.kind`."""
 
 
-def decoder_config(values: Any) -> Any:
+def decoder_config(values: object) -> object:
     """Validate the fields of a decoder by its kind; for pydantic's validators."""
     if not isinstance(values, Mapping):
         return values

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from html import escape
 from string import Formatter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from captioner.errors import UserError
@@ -20,14 +20,14 @@ FIELDS = (*_PLAIN, "keywords", "img")
 
 
 class _Formatter(Formatter):
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+    def get_field(self, field_name: str, args: object, kwargs: Mapping[str, object]) -> object:
         return kwargs[field_name], field_name  # Neither attributes nor items of a value.
 
-    def format_field(self, value: Any, form: str) -> Any:
+    def format_field(self, value: object, form: str) -> object:
         return "" if value is None else super().format_field(value, form)
 
 
-def formatted(form: str, values: Mapping[str, Any]) -> str:
+def formatted(form: str, values: Mapping[str, object]) -> str:
     """A line in a format; a field without a value is empty."""
     try:
         return _Formatter().vformat(form.replace("\\t", "\t").replace("\\n", "\n"), (), values)

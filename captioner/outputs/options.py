@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
 from captioner.errors import UserError
+from captioner.files import JsonObject
 from captioner.outputs.lines import FIELDS, formatted
 from captioner.schema import Config, Probability, Text
 
@@ -39,7 +40,7 @@ class OutputOptions(Config):
     calibration: Text | None = None
     translator: Text | None = None
     language: Text | None = None
-    search: dict[str, Any] = Field(default_factory=dict)
+    search: JsonObject = Field(default_factory=dict)
     decoding_seconds: float | None = Field(None, gt=0)
     xmp: Literal["lightroom", "digikam", "darktable"] | None = None
     format: Text | None = _text("TEXT", "format of a line and of --text: 'sks style, {caption}'")

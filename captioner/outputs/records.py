@@ -3,11 +3,11 @@
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, TypeAdapter
@@ -18,7 +18,7 @@ from captioner.caption.caption import Caption, sentence
 from captioner.caption.confidence import sure_nouns
 from captioner.caption.config import captioner_config
 from captioner.errors import UserError
-from captioner.files import read_bytes
+from captioner.files import JsonObject, read_bytes
 from captioner.model_folders import ModelFolder, model_folder
 from captioner.outputs.options import PLACES, OutputOptions
 from captioner.schema import Text, plain_type, to_mapping
@@ -26,7 +26,7 @@ from captioner.tables import csv_text
 from captioner.text.tokenizer import tokenize
 from captioner.vision.shards import source_status
 
-Record = dict[str, Any]
+Record = JsonObject
 """A photo's `image`, `photo_digest`, `Caption.to_dict`, `files`, `origin_of`, `file_state`, or
 `error`."""
 
@@ -65,12 +65,12 @@ class _Saved(_OfCaption, _OfPhoto, total=False):
     alternatives: list[_OfCaption]
     original: _OfCaption | None
     files: dict[str, Text]
-    search: dict[str, Any]
+    search: JsonObject
 
 
 SAVED = TypeAdapter(_Saved)
-_NUMBERS = {float: "double", bool: "bool", int: "int64"}
-_KINDS: dict[Any, str] = {**_NUMBERS, list[Text]: "string[]", list[float | None]: "double[]"}
+_NUMBERS: dict[object, str] = {float: "double", bool: "bool", int: "int64"}
+_KINDS = {**_NUMBERS, list[Text]: "string[]", list[float | None]: "double[]"}
 
 
 def _types(fields: type) -> dict[str, str]:
@@ -117,13 +117,13 @@ def origin_of(options: OutputOptions) -> Record:
     return origin
 
 
-def is_by_person(record: Mapping[str, Any]) -> bool:
+def is_by_person(record: Record) -> bool:
     """Whether a person wrote the caption of a record: it is marked, or differs from its words."""
     versions = [record, record.get("original") or {}, *record.get("alternatives", [])]
     return record.get("by") == "person" or any(map(_is_edited, versions))
 
 
-def _is_edited(version: Mapping[str, Any]) -> bool:
+def _is_edited(version: Record) -> bool:
     shown, words = version.get("caption", "").split(), version.get("words")
     return words is not None and shown not in (sentence(words).split(), " ".join(words).split())
 
@@ -133,7 +133,7 @@ def caption_of(record: Record, name: str, status: os.stat_result | None = None) 
 
     status: of the photo's file.
     """
-    scores: dict[str, Any] = {key: record.get(key) for key in ("score", "confidence", "sure")}
+    scores: Record = {key: record.get(key) for key in ("score", "confidence", "sure")}
     text, language = " ".join(record["caption"].split()), record.get("language")
     words, keywords = record.get("words", ()), record.get("keywords")
     if is_by_person(record):

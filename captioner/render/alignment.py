@@ -3,11 +3,12 @@
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
 
+from captioner.arrays import Array
 from captioner.errors import UserError
 from captioner.render.overlay import save_picture
 from captioner.render.page import escaped, web_page
@@ -24,7 +25,7 @@ class Alignment(NamedTuple):
 
     source: Sequence[str]
     target: Sequence[str]
-    weights: Any
+    weights: Array
 
 
 def save_heat_map(path: str | os.PathLike[str], alignment: Alignment) -> str:

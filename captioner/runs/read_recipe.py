@@ -4,7 +4,6 @@ import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -12,7 +11,7 @@ from captioner.caption.config import ModelConfig
 from captioner.data.readers import format_of
 from captioner.data.table import KNOWN
 from captioner.errors import UserError
-from captioner.files import read_text
+from captioner.files import Json, JsonObject, read_text
 from captioner.model_folders import ModelFolder, model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TASK, TranslationRecipe
@@ -65,7 +64,7 @@ def captioning_recipe(mapping: object, where: str) -> CaptioningRecipe:
     return from_mapping(CaptioningRecipe, mapping, where)
 
 
-def with_model_sections(mapping: dict[str, Any]) -> dict[str, Any]:
+def with_model_sections(mapping: JsonObject) -> JsonObject:
     """Fill the encoder, decoder, preprocessing and search of a config, given as plain values.
 
     Fields left out come from the model of `start_from`, or of `encoder.weights`; not those of an
@@ -89,7 +88,7 @@ def with_model_sections(mapping: dict[str, Any]) -> dict[str, Any]:
     return mapping
 
 
-def with_encoder_sections(mapping: dict[str, Any]) -> dict[str, Any]:
+def with_encoder_sections(mapping: JsonObject) -> JsonObject:
     """Fill the preprocessing and `decoder.memory_size` of a config from its encoder's weights.
 
     `resize_shorter` is in proportion to `size`.
@@ -113,7 +112,7 @@ def with_encoder_sections(mapping: dict[str, Any]) -> dict[str, Any]:
     return {**mapping, "decoder": decoder, "preprocessing": {**defaults, **preprocessing}}
 
 
-def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
+def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Json:
     """The plain values of a YAML config with the changes."""
     try:
         mapping = yaml.load(read_text(path, "config"), _Loader)
@@ -126,7 +125,7 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
     return with_changes(mapping, changes)
 
 
-def with_changes(mapping: Any, changes: Sequence[str]) -> Any:
+def with_changes(mapping: Json, changes: Sequence[str]) -> Json:
     """The values with the `section.field=value` changes."""
     for change in changes:
         mapping = {} if mapping is None else mapping

@@ -50,7 +50,7 @@ _STATIC = Path(__file__).parent / "static"
 _FORM = "multipart/form-data"
 _MEDIA_TYPES = {"png": "image/png", "gif": "image/gif", "html": "text/html"}
 
-_REFUSED: Any = {
+_REFUSED: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": ProblemAnswer, "description": "The request is refused."},
     503: {
         "model": ProblemAnswer,
@@ -58,7 +58,7 @@ _REFUSED: Any = {
         "headers": {"Retry-After": {"schema": {"type": "integer"}, "required": True}},
     },
 }
-_CONTENT: Any = {kind: {} for kind in _MEDIA_TYPES.values()}
+_CONTENT: dict[str, object] = {kind: {} for kind in _MEDIA_TYPES.values()}
 
 router = APIRouter(prefix="/api", responses=_REFUSED, route_class=GuardedRoute)
 open_router = APIRouter(prefix="/api", responses=_REFUSED, route_class=OpenRoute)
@@ -135,7 +135,7 @@ async def overlay(
 
 
 @router.post("/translate", response_model=TranslationsAnswer, response_model_exclude_none=True)
-async def translate(asked: TranslationRequest, service: OurService) -> Any:
+async def translate(asked: TranslationRequest, service: OurService) -> object:
     """Translations of sentences, and their alignments."""
     if not service.translators:
         raise HTTPException(404, "there is no translation model here")
@@ -151,7 +151,7 @@ async def translate(asked: TranslationRequest, service: OurService) -> Any:
 
 
 @router.post("/edits", response_model=EditsAnswer)
-def edits(asked: Edit, service: OurService) -> Any:
+def edits(asked: Edit, service: OurService) -> object:
     """Keeps a person's caption of a photo; answers with all that are kept."""
     if service.edits is None:
         raise HTTPException(404, "no edits are kept here: captioner serve --edits FILE keeps them")
@@ -166,13 +166,13 @@ async def health(request: Request) -> dict[str, str | int]:
 
 
 @open_router.get("/openapi.json", include_in_schema=False)
-async def description(request: Request) -> Any:
+async def description(request: Request) -> object:
     """The interface, as OpenAPI describes it."""
     return request.app.openapi()
 
 
 @router.get("/model", response_model=ModelsAnswer)
-async def model(service: OurService) -> Any:
+async def model(service: OurService) -> object:
     """The models, and what the server accepts."""
     return service
 

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from captioner.data.example import Problems
 from captioner.data.table import text_records
@@ -21,8 +20,8 @@ class Edits:
         self.table = table
         self._lock = Lock()  # Of the threads of requests.
         problems = Problems()
-        records: Any = text_records(Path(table), problems) if os.path.exists(table) else ()
-        rows = [row for _, row in records]
+        records = text_records(Path(table), problems) if os.path.exists(table) else ()
+        rows = [row if isinstance(row, dict) else {} for _, row in records]
         names = {row.get("image") for row in rows}
         if problems or len(names) < len(rows) or any([*row] != _COLUMNS for row in rows):
             reason = "is not a table of image,caption with one caption a photo"

@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from secrets import compare_digest
-from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from pydantic_core import ErrorDetails
 from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -109,7 +109,7 @@ class GuardedRoute(APIRoute):
 
     needs_token = True
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[None, None, Response]]:
         """FastAPI's way to run code before a request's content is read."""
         handle = super().get_route_handler()
 
@@ -177,7 +177,7 @@ class _Content(Request):
         kind = request.headers.get("content-type", "").lower()
         self._is_form = kind.startswith("multipart/form-data")
 
-    async def form(self, **options: Any) -> FormData:  # type: ignore[override]
+    async def form(self, **options: int) -> FormData:  # type: ignore[override]
         """The files and fields of a form of files; none of another content."""
         if not self._is_form:
             return FormData()
@@ -193,7 +193,7 @@ class _Content(Request):
             raise HTTPException(422, f"field {repeated[0][:100]!r} is given twice")
         return form
 
-    async def json(self) -> Any:
+    async def json(self) -> object:
         """The content; refuses in one way what is no JSON, or too deep for Python."""
         try:
             return await super().json()
@@ -233,7 +233,7 @@ async def answer_error(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": "the server failed at this; its own output says how"}, 500)
 
 
-def _invalid(request: Request, error: dict[str, Any]) -> str:
+def _invalid(request: Request, error: ErrorDetails) -> str:
     """A sentence about the first field that does not fit the declared ones."""
     place = error["loc"][1:]  # After "body".
     if not place or isinstance(place[0], int):

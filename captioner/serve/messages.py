@@ -237,7 +237,7 @@ class ModelsAnswer(BaseModel):
 
 def photo_answer(
     caption: Caption, confidence: Confidence | None, maps: bool, preview: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The fields of a `PhotoAnswer`, with maps and a preview if asked for.
 
     confidence: the model's.

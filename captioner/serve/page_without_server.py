@@ -8,7 +8,6 @@ import tarfile
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from captioner.backends.export_weights import Precision
 from captioner.backends.graph_captions import open_captions
@@ -101,7 +100,7 @@ def write_page(folder: Path) -> None:
     write_text(worker, f"const KEPT = {json.dumps(kept)};\n{_static('service_worker.js')}")
 
 
-def _inputs(constraints: Constraints, vocabulary_size: int) -> dict[str, Any]:
+def _inputs(constraints: Constraints, vocabulary_size: int) -> dict[str, object]:
     """The arrays of `search_inputs` as type, shape and values, without the n-grams."""
     arrays = search_inputs(replace(constraints, ngram_table=None), vocabulary_size)[-1]
     return {

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import uvicorn
 from starlette.responses import JSONResponse
@@ -44,8 +44,8 @@ class _Protocol(H11Protocol):
         self._timer = self.loop.call_later(_HEAD_SECONDS, self._close_idle)
         if len(self.connections) <= _CONNECTIONS:
             return
-        others: set[Any] = self.connections - {self}
-        idle = [other for other in others if other.is_idle]
+        others = (each for each in self.connections if isinstance(each, _Protocol))
+        idle = [other for other in others if other is not self and other.is_idle]
         if idle:
             oldest = min(idle, key=lambda other: other._timer.when())
             oldest.transport.abort()

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 from typing_extensions import Self
 
 from captioner.errors import CONTROLS, UserError
-from captioner.files import LARGEST_CONFIG, read_json, write_json
+from captioner.files import LARGEST_CONFIG, JsonObject, read_json, write_json
 from captioner.text.languages import is_valid_unicode, plain_text
 
 SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
@@ -343,7 +343,7 @@ class SubwordVocabulary:
         return {"kind": self.kind, "case": self.case, "model": model}
 
     @classmethod
-    def from_json(cls, value: Any, source: str = "vocabulary") -> "SubwordVocabulary":
+    def from_json(cls, value: JsonObject, source: str = "vocabulary") -> "SubwordVocabulary":
         """Inverse of `to_json`. source: names it in messages."""
         try:
             model = base64.b64decode(value["model"], validate=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from captioner.arrays import Array
 from captioner.errors import refuse_missing
-from captioner.files import read_text, refuse_os_errors, write_text
+from captioner.files import JsonObject, read_text, refuse_os_errors, write_text
 
 LOG, BOARD = "log.jsonl", "tensorboard"
 
@@ -52,7 +52,7 @@ class RunLog:
                     self._board.add_image(name, picture, step, dataformats="HWC")
 
 
-def read_log(folder: Path, name: str = "step") -> list[dict[str, Any]]:
+def read_log(folder: Path, name: str = "step") -> list[JsonObject]:
     """The records of a run's log with the field `name`: a score is in those with a validation.
 
     None without a log, and none of an incomplete line, which a killed run may leave.

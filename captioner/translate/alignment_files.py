@@ -1,10 +1,9 @@
 """Alignments of many lines: a JSON file or a page at the end, or a picture for each line."""
 
 from pathlib import Path
-from typing import Any
 
 from captioner.files import write_json, write_text
-from captioner.render.alignment import alignment_page, save_heat_map
+from captioner.render.alignment import Alignment, alignment_page, save_heat_map
 from captioner.render.overlay import PICTURE_SUFFIXES, check_suffix
 from captioner.translate.translation import Translation
 
@@ -23,7 +22,8 @@ class AlignmentWriter:
         self._path = path
         self._pieces = pieces
         self._suffix = path.suffix.lower()
-        self._items: list[Any] = []  # Records, or titles with alignments.
+        self._records: list[dict[str, object]] = []
+        self._items: list[tuple[str, Alignment]] = []  # With titles.
         check_suffix(path, (*_ONE_FILE, *PICTURE_SUFFIXES))
 
     def first_files(self) -> list[Path]:
@@ -41,7 +41,7 @@ class AlignmentWriter:
             if error:
                 unread = ("score", "log_probability", "confidence", "sure")
                 record |= {**dict.fromkeys(unread), "error": error}
-            self._items.append(record)
+            self._records.append(record)
             return ""
         alignment = translation.by_token() if self._pieces else translation.by_word()
         if self._suffix in _ONE_FILE:
@@ -60,7 +60,7 @@ class AlignmentWriter:
     def finish(self) -> None:
         """Write what was collected."""
         if self._suffix == ".json":
-            write_json(self._path, self._items)
+            write_json(self._path, self._records)
         elif self._items:
             write_text(self._path, alignment_page(self._items))
 

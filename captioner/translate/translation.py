@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -88,7 +87,7 @@ class Translation:
             weights=weights,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The translation as JSON, with alignments of tokens and words to four decimals."""
         by_word = self.by_word()
         plain = {

@@ -140,7 +140,7 @@ class Translator:
         outcomes = outcomes_of(named, read_ahead, self._read, compute)
         return shape_as_given(sentences, is_one, outcomes, on_error)
 
-    def _read(self, name: str, sentence: Any) -> _Source:
+    def _read(self, name: str, sentence: object) -> _Source:
         if not isinstance(sentence, str):
             raise UserError(f"{name} is of the type {type(sentence).__name__}, not text")
         straight = straighten(unescape_entities(sentence))

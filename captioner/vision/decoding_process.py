@@ -21,6 +21,7 @@ from typing import IO, Any, BinaryIO
 from PIL import Image
 
 from captioner.errors import UserError
+from captioner.files import JsonObject
 from captioner.memory_limits import allowed_cores
 from captioner.vision.formats import load_here, original_size
 from captioner.vision.pixels import BUDGET, HELD, ORIGINAL_SIZE
@@ -35,7 +36,7 @@ _PROGRAM = (
 # An idle process gives its memory back to the system (glibc).
 _ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_ARENA_MAX": "1"}
 
-Message = dict[str, Any]  # A request or an answer, as JSON.
+Message = JsonObject  # A request or an answer, as JSON.
 Answer = tuple[Message, bytes]  # With a photo's pixels.
 
 

@@ -1,6 +1,6 @@
 """The configs of encoders; imports no torch."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -50,7 +50,7 @@ class NetworkConfig(EncoderConfig):
         None, ge=1, le=256, description="rows and columns of the map, averaged; by default its own"
     )
 
-    def __repr_args__(self) -> Any:
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
         """Without None: digests of stored features stay valid."""
         return [(name, value) for name, value in super().__repr_args__() if value is not None]
 

@@ -21,7 +21,6 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from itertools import compress, groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +38,7 @@ STATES = "states.json"
 
 _DONE, _UNREADABLE = 1, 2  # The bytes of `done-*.bin`; 0 is a row yet to be written.
 _FLUSH_SECONDS = 1.0
-Rows = np.memmap[Any, np.dtype[np.float16]]  # (N, L, D), mapped for reading.
+Rows = np.memmap[tuple[int, ...], np.dtype[np.float16]]  # (N, L, D), mapped for reading.
 
 
 class StoreRecord(Config):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
+from captioner.arrays import Array, Values
 from captioner.errors import UserError, reason_of, refuse_missing
 from captioner.vision.pixels import BUDGET, DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
 
@@ -29,8 +30,7 @@ class Readable(Protocol):
 
 
 ImageSource: TypeAlias = (
-    "str | os.PathLike[str] | bytes | BinaryIO | Readable | Image.Image | np.ndarray[Any, Any] "
-    "| Tensor"
+    "str | os.PathLike[str] | bytes | BinaryIO | Readable | Image.Image | Array | Tensor"
 )
 """Path, content, binary file, photo of a shard, image, array (H, W, 3), or tensor (3, H, W).
 
@@ -124,7 +124,7 @@ def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
         yield _identify(file, str(path), MAXIMUM_PIXELS)
 
 
-def _image_of_array(array: Any, name: str) -> Image.Image:
+def _image_of_array(array: Values, name: str) -> Image.Image:
     """An RGB array (H, W, 3), a tensor (3, H, W), or a grey one (H, W): `load_image`."""
     described = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
     if hasattr(array, "detach"):  # A tensor; asked so, it needs no torch.

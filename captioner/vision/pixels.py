@@ -9,6 +9,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT
 
+from captioner.arrays import Array
 from captioner.errors import UserError
 from captioner.outcomes import Budget
 
@@ -91,7 +92,7 @@ def decode(
     """The photo as `load_image` gives it. size: in the file, before `check_size`."""
     image.load()
     tags = dict(getattr(image, "tag_v2", {}))
-    orientation: Any = 1
+    orientation = 1
     with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
     if orientation in range(5, 9):  # EXIF 2.32, table 4.
@@ -158,7 +159,7 @@ def _scaled(image: Image.Image, dtype: str | None) -> Image.Image:
     White is the least of 1, 255, 4095 and 65535 that no value exceeds, if the brightest is a
     sixteenth of it; otherwise the brightest. Black is 0, or the darkest of negative values.
     """
-    values: Any = np.asarray(image)  # (height, width)
+    values: Array = np.asarray(image)  # (height, width)
     scaled = np.empty(values.shape, np.uint8)
     count = -(-values.size // _BAND)
     bands = np.array_split(values.view(dtype or values.dtype), count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from PIL import Image
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from captioner.arrays import Values
 from captioner.schema import Config, Fraction, Share
 from captioner.vision.images import ImageSource, load_image
 
@@ -67,7 +68,7 @@ class Preprocessing(Config):
         resized = photo.resize((self.size, self.size), method, self.region(*photo.size))
         return np.asarray(resized).transpose(2, 0, 1).copy()  # (3, size, size)
 
-    def normalise(self, pixels: Any) -> Any:
+    def normalise(self, pixels: Values) -> Values:
         """Photos (..., 3, size, size), uint8, as float32: an array, or a tensor on its device."""
         shares = pixels / np.float32(255)
         channels = zip(self.mean, self.standard_deviation, strict=True)
