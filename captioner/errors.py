@@ -35,6 +35,20 @@ def refuse_missing(need: str, extra: str) -> Iterator[None]:
         raise UserError(f'{need}: pip install "captioner[{extra}]"') from None
 
 
+@contextmanager
+def refuse_errors(problem: str, advice: str = "") -> Iterator[None]:
+    """Raise `UserError` for any error of a library: torch, timm and others raise many types."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:
+        reason = re.split(r"\.?\s*\n|\. ", str(error))[0].rstrip(".") or type(error).__name__
+        if type(error).__name__ == "UnpicklingError":  # Torch advises to run the file's code.
+            reason = "it is damaged, or holds something besides tensors, which is never run"
+        raise UserError(f"{problem} ({reason}){advice and f'; {advice}'}") from None
+
+
 def near_names(name: object, known: Iterable[str], count: int = 3, least: float = 0.6) -> list[str]:
     """The known names most like `name`. least: the least likeness, 0 to 1."""
     return difflib.get_close_matches(str(name), list(known), count, least)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from captioner.errors import INSTALL, GraphError, UserError, reason_of
+from captioner.errors import INSTALL, GraphError, UserError, refuse_errors
 from captioner.model_folders import TRANSFORMERS, ModelFolder, model_folder, other_backend
 
 if TYPE_CHECKING:
@@ -162,13 +162,8 @@ def _open_other(folder: ModelFolder, name: str, device: str, precision: str) -> 
     if name == TRANSFORMERS:
         return resolve_name(ENGINES["captioner"][name])(folder, device, precision)
     point = other_backend(name, str(folder.path))
-    try:
-        return point.load()(folder, device, precision)
-    except UserError:
-        raise
-    except Exception as error:  # Of code that is not ours.
-        problem = f"{folder.path}: its backend {name!r} cannot be opened"
-        raise UserError(f"{problem}: {reason_of(error)}") from None
+    with refuse_errors(f"{folder.path}: its backend {name!r} cannot be opened"):
+        return point.load()(folder, device, precision)  # Code that is not ours.
 
 
 def _takes_graphs(folder: ModelFolder, device: str, precision: str, engine: EngineName) -> bool:

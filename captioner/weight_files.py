@@ -4,13 +4,12 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
-from captioner.arrays import Values
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_errors
 from captioner.files import LARGEST_CONFIG, opened_file
 from captioner.memory_limits import check_memory
 from captioner.schema import Config
@@ -67,18 +66,15 @@ def weights_header(path: Path) -> tuple[str, dict[str, StoredTensor]]:
     return (header.texts or {}).get(DIGEST, ""), tensors
 
 
-def stored_tensors(path: Path, framework: Literal["np", "pt"]) -> dict[str, Values]:
+def stored_tensors(path: Path, framework: Literal["np", "pt"]) -> dict[str, Any]:
     """The tensors of a file, by name: arrays of NumPy, which has no bfloat16, or of torch."""
     with opened_file(path, "model weights"):  # Refuses what is no file, in a sentence.
         check_memory(os.path.getsize(path), f"weights file {path}")
-    try:
-        with safe_open(path, framework) as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, TypeError) as error:
-        raise UserError(f"model weights {path} cannot be read ({error})") from None
+    with refuse_errors(f"model weights {path} cannot be read"), safe_open(path, framework) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
-def tensors_digest(tensors: Mapping[str, Values]) -> str:
+def tensors_digest(tensors: Mapping[str, Any]) -> str:
     """SHA-256 of names, types, shapes and values, the same of NumPy's arrays and of torch's."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):

@@ -21,9 +21,9 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from captioner.errors import refuse_errors
 from captioner.files import opened_file
 from captioner.memory_limits import check_memory
-from captioner.vision.encoder import refuse_errors
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PARTS = ("_parameters", "_buffers", "_modules")  # Of a module; not in the names of its tensors.

@@ -3,13 +3,12 @@
 import gzip
 import io
 import random
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.data.example import IN_TRAINING, OnProblem, Problems
-from captioner.errors import UserError, counted
+from captioner.errors import UserError, counted, refuse_errors
 from captioner.files import LARGEST_TEXT, decode_text, read_bytes
 
 _BELOW_TEN = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -76,10 +75,8 @@ def text_bytes(path: str | Path) -> bytes:
     content = read_bytes(path, "text file")
     if not f"{path}".lower().endswith(".gz"):
         return content
-    try:
+    with refuse_errors(f"text file {path} is not a whole gzip file"):
         unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(LARGEST_TEXT + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"text file {path} is not a whole gzip file ({error})") from None
     if len(unpacked) > LARGEST_TEXT:
         raise UserError(f"text file {path} is too large: the limit is {LARGEST_TEXT:,} bytes")
     return unpacked

@@ -7,7 +7,6 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_errors
 from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, IntArray, Metric, Tokens
 
 # The COCO evaluation adds these to avoid dividing by zero and a BLEU of exactly 0.
@@ -244,8 +243,6 @@ def _score(metric: str, scorer: Any, corpus: Corpus) -> tuple[float, list[Any]]:
 
     captions = {image: [line(words)] for image, words in enumerate(corpus.captions)}
     truth = {image: [*map(line, texts)] for image, texts in enumerate(corpus.references)}
-    try:
+    with refuse_errors(f"{metric}'s Java program failed"):
         score, per_image = scorer.compute_score(truth, captions)
-    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-        raise UserError(f"{metric}'s Java program failed: {error}") from None
     return float(score), list(per_image)

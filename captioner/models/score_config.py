@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from captioner.errors import UserError, did_you_mean, near_names, reason_of
+from captioner.errors import did_you_mean, near_names, refuse_errors
 from captioner.schema import Config
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ class ScoreConfig(Config):
 
 def make_score(name: str, *sizes: int, **options: object) -> Score:
     """The score function of a name. sizes: H of queries, D of values, and A."""
-    try:
+    with refuse_errors(f"the score {name!r} cannot be made"):  # By code that is not ours.
         score: Score = scores()[name].load()(*sizes, **options)
-    except Exception as error:  # Of code that is not ours.
-        raise UserError(f"the score {name!r} cannot be made: {reason_of(error)}") from None
     return score

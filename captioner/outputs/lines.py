@@ -9,7 +9,7 @@ from string import Formatter
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from captioner.errors import UserError
+from captioner.errors import refuse_errors
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
@@ -29,11 +29,8 @@ class _Formatter(Formatter):
 
 def formatted(form: str, values: Mapping[str, object]) -> str:
     """A line in a format; a field without a value is empty."""
-    try:
+    with refuse_errors(f"--format {form} is not understood", f"the fields are {', '.join(FIELDS)}"):
         return _Formatter().vformat(form.replace("\\t", "\t").replace("\\n", "\n"), (), values)
-    except (LookupError, ValueError, AttributeError, TypeError) as error:
-        known = f"the fields are {', '.join(FIELDS)}"
-        raise UserError(f"--format {form} is not understood: {error}; {known}") from None
 
 
 def formatted_caption(form: str, path: str, caption: Caption, rank: int = 1) -> str:

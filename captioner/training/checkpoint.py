@@ -8,11 +8,11 @@ from itertools import chain
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_errors
 from captioner.files import atomic_path
 from captioner.memory_limits import check_memory
 from captioner.module_weights import fill
@@ -57,11 +57,8 @@ def save_checkpoint(
     processes = str(len(random_states))
     header = {"format": FORMAT, "position": json.dumps(vars(position)), "processes": processes}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        with atomic_path(path) as temporary:
-            save_file(tensors, temporary, metadata=header)
-    except SafetensorError as error:
-        raise UserError(f"cannot write {path}: {error}") from None
+    with atomic_path(path) as temporary, refuse_errors(f"cannot write {path}"):
+        save_file(tensors, temporary, metadata=header)
 
 
 def load_checkpoint(
@@ -101,13 +98,11 @@ def load_checkpoint(
 
 def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str, Tensor]]:
     """The position of a run, and its tensors, which are mapped from the file."""
-    try:
+    with refuse_errors(f"checkpoint {path} cannot be read"):
         check_memory(os.path.getsize(path), f"checkpoint {path}")
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"checkpoint {path} cannot be read ({error})") from None
     if header.get("format") != FORMAT:
         raise UserError(f"{path} is not a checkpoint of a training run")
     if (made_by := header.get("processes", "1")) != str(world_size):

@@ -2,11 +2,8 @@
 
 import hashlib
 import os
-import pickle
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from copy import deepcopy
 from itertools import chain, pairwise
 from pathlib import Path
@@ -19,7 +16,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from typing_extensions import Self
 
 from captioner import cpu
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_errors
 from captioner.module_weights import read_tensors
 from captioner.vision.encoder_config import EncoderConfig, VGGConfig
 from captioner.vision.preprocessing import Preprocessing
@@ -268,17 +265,3 @@ def torchvision_weights(name: str, version: str = "DEFAULT") -> dict[str, Tensor
     advice = f"fetch {entry.url} on a machine with a network and put it at {place}, or give a file"
     with refuse_errors(f"the weights of {name} could not be downloaded or are damaged", advice):
         return dict(entry.get_state_dict(check_hash=True, map_location="cpu", weights_only=True))
-
-
-@contextmanager
-def refuse_errors(problem: str, advice: str = "") -> Iterator[None]:
-    """Raise `UserError` for any error: torch, timm and networks raise many types."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        reason = re.split(r"\.?\s*\n|\. ", str(error))[0].rstrip(".") or type(error).__name__
-        if isinstance(error, pickle.UnpicklingError):  # Torch advises to run the file's code.
-            reason = "it is damaged, or holds something besides tensors, which is never run"
-        raise UserError(f"{problem} ({reason}){advice and f'; {advice}'}") from None

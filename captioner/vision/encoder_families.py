@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
+from captioner.errors import UserError, did_you_mean, near_names, refuse_errors, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
 from captioner.module_weights import fill
 from captioner.vision.encoder import (
     Encoder,
     read_weights,
-    refuse_errors,
     torchvision_weights,
 )
 from captioner.vision.encoder_config import EncoderConfig, NetworkConfig
