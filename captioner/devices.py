@@ -4,7 +4,7 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.memory_limits import allowed_cores
@@ -67,9 +67,3 @@ def autocast(device: torch.device, precision: torch.dtype) -> AbstractContextMan
     if precision in (torch.bfloat16, torch.float16):
         return torch.autocast(device.type, precision)
     return nullcontext()
-
-
-def empty_embedding(words: int, size: int) -> nn.Embedding:
-    """An uninitialised embedding (V, E): drawing on `meta` imports torch's compiler."""
-    weights = torch.empty(words, size)
-    return nn.Embedding.from_pretrained(weights, freeze=False)  # type: ignore[no-untyped-call, no-any-return]

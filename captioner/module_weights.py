@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_errors
 from captioner.files import atomic_path
 from captioner.memory_limits import check_memory
 from captioner.weight_files import DIGEST, stored_tensors, tensors_digest, weights_header
@@ -28,11 +27,8 @@ def named_tensors(modules: Mapping[str, nn.Module], dtype: torch.dtype) -> dict[
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write tensors atomically, with their digest."""
-    with atomic_path(path) as temporary:
-        try:
-            save_file(tensors, temporary, {DIGEST: tensors_digest(tensors)})
-        except SafetensorError as error:
-            raise UserError(f"cannot write {path}: {error}") from None
+    with atomic_path(path) as temporary, refuse_errors(f"cannot write {path}"):
+        save_file(tensors, temporary, {DIGEST: tensors_digest(tensors)})
 
 
 def load_weights(
@@ -55,6 +51,12 @@ def make_trainable(make: Callable[[], Module], what: str) -> Module:
         size = 4 * _size(make())
     check_memory(size, f"training {what}")
     return make()
+
+
+def empty_embedding(words: int, size: int) -> nn.Embedding:
+    """An uninitialised embedding (V, E): drawing on `meta` imports torch's compiler."""
+    weights = torch.empty(words, size)
+    return nn.Embedding.from_pretrained(weights, freeze=False)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _size(module: nn.Module) -> int:

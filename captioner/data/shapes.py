@@ -16,7 +16,7 @@ from typing_extensions import Self
 from captioner.data.example import Example, ImageId
 from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
-from captioner.schema import Config
+from captioner.schema import Section
 
 # RGB by name; both in the order of mention.
 COLOURS: dict[str, tuple[int, int, int]] = {
@@ -37,16 +37,14 @@ _ATTEMPTS = 10_000  # random layouts tried before giving up
 Points = NDArray[np.float64]  # (N, 2): x to the right, y down.
 
 
-class ShapesConfig(Config):
+class ShapesConfig(Section):
     """Options of the pictures. Lengths are shares of the picture's side."""
 
     image_size: int = Field(112, ge=16, le=1_024, description="side of the picture in pixels")
-    objects: tuple[int, int] = Field(
-        (1, 2), strict=False, description="fewest and most objects in a picture, within 1 to 4"
-    )
-    object_size: tuple[float, float] = Field(
-        (0.22, 0.34), strict=False, description="longer sides of boxes, within 0.05 to 0.5"
-    )
+    objects: tuple[int, int] = Field((1, 2), strict=False)
+    """fewest and most objects in a picture, within 1 to 4"""
+    object_size: tuple[float, float] = Field((0.22, 0.34), strict=False)
+    """longer sides of boxes, within 0.05 to 0.5"""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

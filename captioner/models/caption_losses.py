@@ -14,30 +14,25 @@ from captioner.attention.selection import sample
 from captioner.decoding.protocol import cross_entropies
 from captioner.devices import at_least_float32
 from captioner.models.caption_decoder import CaptionDecoder, evaluation_mode
-from captioner.schema import Config, Fraction, Length, Probability
+from captioner.schema import Fraction, Length, Probability, Section
 from captioner.vision.encoder import Encoder
 
 Weight = Annotated[float, Field(ge=0, le=1e6)]  # A factor of a term of the loss.
 
 
-class SelfCriticalConfig(Config):
+class SelfCriticalConfig(Section):
     """Self-critical sequence training: see `SelfCriticalLoss`."""
 
-    baseline: Literal["greedy", "new"] = Field(
-        "new",
-        description="what a sample's reward is compared with: greedy, that of greedy search "
-        "(Rennie et al. 2017, equation 9), or new, the mean of the other samples (Luo 2020)",
-    )
+    baseline: Literal["greedy", "new"] = "new"
+    """what a sample's reward is compared with: greedy, that of greedy search (Rennie et al. 2017,
+    equation 9), or new, the mean of the other samples (Luo 2020)"""
     samples: int = Field(5, ge=1, le=1_000, description="captions a photo; 2 or more with new")
     cross_entropy_weight: Weight = Field(0.0, description="of the photo's own caption")
-    content_words_weight: Weight = Field(
-        0.0, description="of the content words that a reference has less those that none has"
-    )
-    fluency_weight: Weight = Field(
-        0.0,
-        description="of minus the share of bigrams and trigrams that nobody wrote in the training "
-        "captions and data.texts; an English article before a plural counts as two",
-    )
+    content_words_weight: Weight = 0.0
+    """of the content words that a reference has less those that none has"""
+    fluency_weight: Weight = 0.0
+    """of minus the share of bigrams and trigrams that nobody wrote in the training captions and
+    data.texts; an English article before a plural counts as two"""
     maximum_length: Length = Field(20, description="words of a sample, which is cut off there")
 
     @model_validator(mode="after")
@@ -47,7 +42,7 @@ class SelfCriticalConfig(Config):
         return self
 
 
-class ObjectiveConfig(Config):
+class ObjectiveConfig(Section):
     """The training objective: Xu et al. 2015, section 4.
 
     With one draw a caption, the paper's, its reward is compared with the moving average of others;
@@ -57,24 +52,19 @@ class ObjectiveConfig(Config):
 
     doubly_stochastic: Weight = Field(1.0, description="lambda of equation 14; soft attention only")
     label_smoothing: Fraction = Field(0.0, description="probability spread over all words")
-    grounding: Weight = Field(
-        0.0,
-        description="weight of the attention that misses what a word names, by data.instances "
-        "(Liu et al. 2017); soft attention only, not in the paper",
-    )
+    grounding: Weight = 0.0
+    """weight of the attention that misses what a word names, by data.instances (Liu et al. 2017);
+    soft attention only, not in the paper"""
     reward_weight: Weight = Field(0.1, description="lambda_r after equation 12; hard attention")
     entropy_weight: Weight = Field(0.002, description="lambda_e after equation 12; hard attention")
     baseline_decay: Fraction = Field(0.9, description="of the moving average; hard attention only")
-    semi_sampling: Probability = Field(
-        0.5, description="probability of no draw, but the mean; hard attention only"
-    )
+    semi_sampling: Probability = 0.5
+    """probability of no draw, but the mean; hard attention only"""
     draws: int = Field(1, ge=1, le=10_000, description="of a caption's places; hard attention only")
-    scheduled_sampling: Probability = Field(
-        0.0, description="probability, at the end of training, that the decoder is fed its own word"
-    )
-    self_critical: SelfCriticalConfig | None = Field(
-        None, description="train on the reward of the decoder's own captions; soft attention only"
-    )
+    scheduled_sampling: Probability = 0.0
+    """probability, at the end of training, that the decoder is fed its own word"""
+    self_critical: SelfCriticalConfig | None = None
+    """train on the reward of the decoder's own captions; soft attention only"""
 
     def check_selection(self, selection: str) -> None:
         """Raise `ValueError` for what hard attention does not train."""

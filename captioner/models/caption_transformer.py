@@ -14,9 +14,9 @@ from captioner.attention.transformer import (
     sinusoidal_positions,
 )
 from captioner.decoding.protocol import SequenceDecoder, TeacherForced
-from captioner.devices import empty_embedding
 from captioner.models.caption_config import TransformerDecoderConfig
 from captioner.models.caption_decoder import CaptionDecoder
+from captioner.module_weights import empty_embedding
 
 
 class TransformerDecoder(SequenceDecoder, CaptionDecoder):

@@ -92,7 +92,7 @@ class SequenceToSequence(RecurrentModel):
         return SourceMemory(last, last, initial=(final,))
 
     def run(self, tokens: Tensor, state: State) -> tuple[TeacherForced, State]:
-        """See `SequenceDecoder.run`; one run of the network for all steps."""
+        """One run of the network for all steps."""
         memory, recurrent = state
         hidden, recurrent = self.decoder(self.embeddings.target(tokens), recurrent)  # (B, K, T, H)
         logits = self.embeddings.logits(self.dropout(hidden))  # (B, K, T, V)
@@ -141,7 +141,7 @@ class Bahdanau(RecurrentModel):
         return SourceMemory(memory.values, memory.keys, memory.mask, ((state,),))
 
     def run(self, tokens: Tensor, state: State) -> tuple[TeacherForced, State]:
-        """See `SequenceDecoder.run`; only the GRU and its attention run step by step."""
+        """Only the GRU and its attention run step by step."""
         memory, before = state
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         states, contexts, weights = self.cell.attend(self.attention, embedded, before, memory)
@@ -200,7 +200,7 @@ class Luong(RecurrentModel):
         return SourceMemory(memory.values, memory.keys, memory.mask, initial)
 
     def run(self, tokens: Tensor, state: State) -> tuple[TeacherForced, State]:
-        """See `SequenceDecoder.run`; with input feeding all steps run one by one."""
+        """With input feeding all steps run one by one."""
         memory, recurrent, attentional, time = state
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         if self.config.input_feeding:
@@ -287,7 +287,7 @@ class GNMT(RecurrentModel):
         return SourceMemory(memory.values, memory.keys, memory.mask, tuple(initial))
 
     def run(self, tokens: Tensor, state: State) -> tuple[TeacherForced, State]:
-        """See `SequenceDecoder.run`; only the bottom layer runs step by step."""
+        """Only the bottom layer runs step by step."""
         memory, before, *states = state
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         attended = self.bottom_decoder.attend(self.attention, embedded, before, memory)

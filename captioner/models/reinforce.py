@@ -68,8 +68,6 @@ class HardAttentionLoss(CaptioningLoss):
         memory = self.decoder.remember(batch.annotations(self.encoder))
         fed = self.fed_words(batch, memory).unsqueeze(1).expand(-1, draws, -1)  # (B, N, T)
         forced = self.decoder(memory, fed, generator, expected)
-        assert forced.log_probability is not None
-        assert forced.entropy is not None
         mask = batch.mask.unsqueeze(1)  # (B, 1, T)
         targets = batch.targets.unsqueeze(1).expand(-1, draws, -1)  # (B, N, T)
         smoothing = self.objective.label_smoothing

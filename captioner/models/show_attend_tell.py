@@ -16,10 +16,11 @@ from captioner.attention.memory import Memory
 from captioner.attention.scores import AdditiveScore
 from captioner.attention.selection import Attended, HardSelection, SoftSelection
 from captioner.decoding.protocol import Step, TeacherForced, select_rows
-from captioner.devices import at_least_float32, empty_embedding
+from captioner.devices import at_least_float32
 from captioner.models.caption_config import DecoderConfig
 from captioner.models.caption_decoder import CaptionDecoder
 from captioner.models.score_config import make_score
+from captioner.module_weights import empty_embedding
 
 
 class DecoderState(NamedTuple):
@@ -72,9 +73,8 @@ class ShowAttendTellDecoder(CaptionDecoder):
             hidden, cell = torch.tanh(hidden), torch.tanh(cell)
         return DecoderState(memory, at_least_float32(hidden), at_least_float32(cell))
 
-    def step(self, tokens: Tensor, state: object) -> Step:
+    def step(self, tokens: Tensor, state: DecoderState) -> Step:
         """Last words (B, K) and the state before them -> `Step` for the next words."""
-        assert isinstance(state, DecoderState)
         embedded = self._drop(self.embedding(tokens))  # (B, K, E)
         attended = self._attend(state)
         inputs = torch.cat([embedded, attended.context], dim=-1)  # (B, K, E + D)

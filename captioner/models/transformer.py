@@ -68,7 +68,7 @@ class Transformer(TranslationModel):
         return self.decoder.start(memory)
 
     def run(self, tokens: Tensor, state: StackState) -> tuple[TeacherForced, StackState]:
-        """See `SequenceDecoder.run`; one pass with a causal mask."""
+        """One pass with a causal mask."""
         vectors = self._add_positions(self.embeddings.target(tokens), state.length)
         vectors, weights, state = self.decoder(vectors, state, self.config.alignment_layer)
         head = self.config.alignment_head

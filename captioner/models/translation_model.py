@@ -5,7 +5,6 @@ from abc import abstractmethod
 from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -13,9 +12,9 @@ from captioner import cpu
 from captioner.attention.attention import Attention
 from captioner.attention.memory import Memory
 from captioner.decoding.protocol import SequenceDecoder, cross_entropies
-from captioner.devices import empty_embedding
 from captioner.errors import UserError
-from captioner.schema import Config, Fraction
+from captioner.module_weights import empty_embedding
+from captioner.schema import Fraction, Section
 from captioner.text.token_batches import TranslationBatch
 
 
@@ -228,12 +227,11 @@ class TranslationModel(SequenceDecoder):
         """
 
 
-class TranslationObjective(Config):
+class TranslationObjective(Section):
     """The training objective."""
 
-    label_smoothing: Fraction = Field(
-        0.0, description="probability spread over all words (Szegedy et al. 2016); the paper: 0.1"
-    )
+    label_smoothing: Fraction = 0.0
+    """probability spread over all words (Szegedy et al. 2016); the paper: 0.1"""
 
 
 class TranslationLoss(nn.Module):

@@ -10,8 +10,8 @@ from captioner.data.shapes import ShapesConfig
 from captioner.decoding.options import SearchOptions
 from captioner.models.caption_config import AnyDecoderConfig, DecoderConfig
 from captioner.models.caption_losses import ObjectiveConfig
-from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Seed, Size
-from captioner.training.config import Section, TrainingConfig
+from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Section, Seed, Size
+from captioner.training.config import TrainingConfig
 from captioner.vision.encoder_config import EncoderConfig
 from captioner.vision.families import encoder_config, family_of
 from captioner.vision.preprocessing import Augmentation, Preprocessing

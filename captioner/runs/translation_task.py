@@ -27,12 +27,12 @@ from captioner.models.translation_model import TranslationLoss, TranslationObjec
 from captioner.module_weights import fill, make_trainable
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches, digest_of, encode_pairs
-from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Seed, Size
+from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Section, Seed, Size
 from captioner.text import SentenceVocabulary, SubwordVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
 from captioner.text.token_batches import PairExample, collate_pairs
 from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
-from captioner.training.config import Section, TrainingConfig
+from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Processes
 from captioner.training.loop import Generated, Validated
 from captioner.translate.folder import save_translator

@@ -2,21 +2,10 @@
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from captioner.schema import COUNT, Config, Fraction, Seed, Size
-
-
-class Section(Config):
-    """A section of a training config: a field's description may be the docstring below it."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: object) -> None:
-        for field in cls.model_fields.values():
-            field.description = field.description and " ".join(field.description.split())
+from captioner.schema import COUNT, Fraction, Section, Seed, Size
 
 
 class TrainingConfig(Section):
