@@ -11,8 +11,8 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from math import prod
 from pathlib import Path, PurePath
+from typing import Any
 
-from captioner.arrays import Array
 from captioner.errors import (
     CONTROLS,
     GraphError,
@@ -187,7 +187,7 @@ class ModelFolder:
         """Whether it holds weights, besides those in graphs."""
         return os.path.isfile(self.files / WEIGHTS)
 
-    def tensors(self) -> dict[str, Array]:
+    def tensors(self) -> dict[str, Any]:
         """The weights of its file, as arrays of NumPy; none of a folder whose graphs hold them."""
         return stored_tensors(self.files / WEIGHTS, "np") if self.has_weights else {}
 

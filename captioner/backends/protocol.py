@@ -121,7 +121,7 @@ class TranslationBackend(Backend, Protocol):
         """Source tokens -> the hypotheses of each, best first. forbidden: tokens."""
 
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
-        """See `Translator.choose_alignment`."""
+        """Set the layer and head of the alignments; None keeps each. See `Translator`."""
 
 
 def new_generator(backend: Backend, search: AnySearch) -> Generator:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from captioner.arrays import Array
 from captioner.errors import UserError
+from captioner.files import JsonObject
 from captioner.render.overlay import MappedCaption, Region, save_picture, scale_region
 from captioner.render.page import PageItem, phrases, save_html
 from captioner.render.panels import frames, panels, save_gif
@@ -165,9 +166,9 @@ class Caption:
         rest = tuple(other.with_keywords(kind) for other in self.alternatives)
         return replace(self, keywords=tuple(dict.fromkeys(filter(None, words))), alternatives=rest)
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> JsonObject:
         """The plain form for JSON, without the maps."""
-        plain: dict[str, object] = {
+        plain: JsonObject = {
             "caption": self.text,
             "words": list(self.words),
             "log_probability": self.log_probability,

@@ -28,7 +28,7 @@ LEAST_OF_A_WORD = 4
 """Occurrences from which on a word gets an offset."""
 
 WORD_RIDGE = 3.0
-"""Ridge on the offsets of words, which a rare word hardly leaves 0."""
+"""Ridge on the offsets of words: that of a rare word stays close to 0."""
 
 NEWTON_STEPS = 25
 """Each doubles the digits; where all shares are 0, each lowers the intercept by 1."""

@@ -32,7 +32,9 @@ def add_commands(commands: shared.Commands) -> None:
     about = "a text file; .gz as well (default: standard input)"
     group.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
     translator = group.add_mutually_exclusive_group()
-    shared.add_option(translator, "--model", "MODEL", shared.MODEL, default=DEFAULT_TRANSLATOR)
+    shared.add_option(
+        translator, "--model", "MODEL", shared.ABOUT_MODEL, default=DEFAULT_TRANSLATOR
+    )
     about = f"target language of the packaged translators: {', '.join(LANGUAGES)}"
     shared.add_option(
         translator, "--language", "TAG", about, type=str.lower, choices=list(LANGUAGES)

@@ -51,7 +51,7 @@ class TableRow(NamedTuple):
     captions: list[str]
     split: str | None = None
     photo: ShardMember | None = None  # In a shard, named `image`.
-    cells: JsonObject = {}  # All its columns.
+    cells: Mapping[str, Json] = {}  # All its columns.
 
 
 _Records = Iterator[tuple[str, object]]  # Each with its name, for messages.

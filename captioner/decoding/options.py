@@ -11,7 +11,7 @@ from captioner.schema import LENGTH, Config, Length, Seed
 from captioner.text.languages import word_forms
 from captioner.text.tokenizer import tokenize
 
-Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # A result's length.
+TokenCount = Annotated[int, Field(ge=0, le=LENGTH)]  # A result's length.
 Width = Annotated[int, Field(ge=1, le=1_000)]  # A beam's.
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # The options that need `sample`.
@@ -27,10 +27,12 @@ class AnySearch(Config):
     length_normalisation: float = Field(
         0.0, ge=0, le=10, description="divide scores by ((5 + length) / 6) to this power"
     )
-    minimum_length: Tokens = Field(1, description="fewest tokens of a result")
+    minimum_length: TokenCount = Field(1, description="fewest tokens of a result")
     maximum_length: Length = Field(40, description="most tokens of a result, cut off there")
-    block_ngrams: Tokens = Field(0, description="no sequence of so many tokens twice; 0: no rule")
-    repeat_distance: Tokens = Field(
+    block_ngrams: TokenCount = Field(
+        0, description="no sequence of so many tokens twice; 0: no rule"
+    )
+    repeat_distance: TokenCount = Field(
         0, description="do not repeat a token within so many, function words aside; 0: off"
     )
     sample: bool = Field(False, description="draw results instead of searching; needs torch")

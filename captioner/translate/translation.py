@@ -11,6 +11,7 @@ import numpy as np
 
 from captioner.arrays import Array
 from captioner.errors import UserError
+from captioner.files import JsonObject
 from captioner.render.alignment import Alignment, save_heat_map
 from captioner.render.page import phrases
 from captioner.text.languages import ENGLISH
@@ -87,7 +88,7 @@ class Translation:
             weights=weights,
         )
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> JsonObject:
         """The translation as JSON, with alignments of tokens and words to four decimals."""
         by_word = self.by_word()
         plain = {

@@ -38,7 +38,7 @@ STATES = "states.json"
 
 _DONE, _UNREADABLE = 1, 2  # The bytes of `done-*.bin`; 0 is a row yet to be written.
 _FLUSH_SECONDS = 1.0
-Rows = np.memmap[tuple[int, ...], np.dtype[np.float16]]  # (N, L, D), mapped for reading.
+MappedRows = np.memmap[tuple[int, ...], np.dtype[np.float16]]  # (N, L, D), mapped for reading.
 
 
 class StoreRecord(Config):
@@ -205,10 +205,10 @@ def _read_states(folder: Path, count: int) -> NDArray[np.uint8]:
     return states
 
 
-def _map_rows(folder: Path, record: StoreRecord) -> Rows:
+def _map_rows(folder: Path, record: StoreRecord) -> MappedRows:
     """The rows of a store, (N, L, D) float16, mapped for reading."""
     with suppress(OSError, ValueError, EOFError):
-        rows: Rows = np.load(folder / ROWS, mmap_mode="r")
+        rows: MappedRows = np.load(folder / ROWS, mmap_mode="r")
         if rows.shape == (record.rows, *record.shape) and rows.dtype == np.float16:
             return rows
     raise UserError(f"feature store {folder} is damaged: {ROWS} is not whole; delete the store")
