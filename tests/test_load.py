@@ -61,7 +61,7 @@ def test_captions_are_in_the_language_asked_for(tiny_model: Path, tmp_path: Path
         shutil.copytree(model_folder(name), tmp_path, dirs_exist_ok=True)
         texts |= {each.text for each in load_translation("de", tmp_path)([english])}
     assert len(texts) == 2
-    with pytest.raises(UserError, match=r"captions in English only: captioner\.load gives one"):
+    with pytest.raises(UserError, match=r"captions are in English: captioner\.load gives one"):
         load_model(tiny_model).caption(DEMO_PHOTO, language="de")
 
 

@@ -145,9 +145,7 @@ def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionD
 def networks_of(backend: CaptionBackend) -> TorchCaptions:
     """A backend that can be trained and saved; refuses another."""
     if not isinstance(backend, TorchCaptions):
-        raise UserError(
-            f"a captioner computed by {backend.engine} has no networks to train or save"
-        )
+        raise UserError(f"a captioner by {backend.engine} has no networks to train or save")
     return backend
 
 

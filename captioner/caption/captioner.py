@@ -239,9 +239,7 @@ class Captioner:
         if is_english(tag):
             return None
         if self.load_translation is None:
-            raise UserError(
-                "it gives captions in English only: captioner.load gives one that translates"
-            )
+            raise UserError("captions are in English: captioner.load gives one that translates")
         return self.load_translation(tag, translator, without=self.forbidden(search))
 
     def forbidden(self, search: SearchOptions) -> frozenset[str]:

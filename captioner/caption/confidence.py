@@ -38,12 +38,8 @@ class ConfidenceWeights(Config):
     """By how much each regressor raises the logit of the confidence."""
 
     intercept: float = Field(description="logit where all regressors are 0")
-    mean_log_probability: float = Field(
-        description="weight of the mean over the caption's words and its ending, in nats"
-    )
-    content_log_probability: float = Field(
-        0.0, description="of the mean over content words, in nats"
-    )
+    mean_log_probability: float = Field(description="of the mean over words and their end, in nats")
+    content_log_probability: float = Field(0.0, description="of the mean of content words, in nats")
     lowest_log_probability: float = Field(description="weight of the least probable word, in nats")
     words: float = Field(description="weight of the number of words")
 
@@ -62,15 +58,11 @@ class WordWeights(Config):
 class Caution(Config):
     """By how much words that are likely true count in cautious captions."""
 
-    least_likely: Probability = Field(
-        0.65, description="least confidence at which a word raises the value of its caption"
-    )
+    least_likely: Probability = Field(0.65, description="confidence above which a word adds worth")
     nothing_true: float = Field(
         3.0, ge=0, description="penalty, in true words, on a caption without a true word"
     )
-    sure_of_a_person: Probability = Field(
-        0.8, description='confidence from which on "man" stays "man", not "person"'
-    )
+    sure_of_a_person: Probability = Field(0.8, description='confidence from which on "man" stays')
     still_a_person: Probability = Field(
         0.85, description='share of photos with a person among those where "man" is false'
     )
@@ -83,9 +75,7 @@ class Confidence(Config):
     unsure_below: Probability = Field(0.25, description="captions of less confidence are unsure")
     highest: Probability = Field(1.0, description="of the captions that it was fitted to")
     words: WordWeights | None = Field(None, description="of content words; none in older models")
-    least_true: Probability = Field(
-        0.4, description="confidence from which on a word raises the rank of its caption"
-    )
+    least_true: Probability = Field(0.4, description="confidence above which a word raises a rank")
     cautious: Caution = Field(default_factory=Caution, description="of cautious captions")
 
     def judge(self, captions: Sequence[Caption]) -> list[Caption]:

@@ -53,7 +53,7 @@ def add_commands(commands: shared.Commands) -> None:
 
     usage, summary = "info [MODEL]", "describe a model"
     _, add = shared.add_parser(commands, run_info, usage, summary)
-    add("model", "MODEL", shared.ABOUT_MODEL, nargs="?", default="default")
+    add("model", "MODEL", shared.MODEL_HELP, nargs="?", default="default")
 
 
 def run_calibrate(arguments: argparse.Namespace) -> int:

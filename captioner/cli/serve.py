@@ -31,8 +31,8 @@ def add_commands(commands: shared.Commands) -> None:
     usage, summary = "serve [options]", "open a page that captions photos"
     parser, _ = shared.add_parser(commands, run, usage, summary)
     group = parser.add_argument_group("models")
-    shared.add_option(group, "--model", "MODEL", shared.ABOUT_MODEL, default="default")
-    shared.add_option(group, "--calibration", "FILE", shared.ABOUT_CALIBRATION)
+    shared.add_option(group, "--model", "MODEL", shared.MODEL_HELP, default="default")
+    shared.add_option(group, "--calibration", "FILE", shared.CALIBRATION_HELP)
     about = "translates text and captions into TAG; repeatable (default: the packaged ones)"
     either = group.add_mutually_exclusive_group()
     more: dict[str, object] = {"action": "append", "type": _translator}

@@ -29,8 +29,8 @@ Run = Callable[[argparse.Namespace], int | None]
 Add = Callable[..., None]
 """`add_option` to a group."""
 
-ABOUT_MODEL = "a model folder, a name or hf://user/name"
-ABOUT_CALIBRATION = "the model's confidence, of captioner calibrate --out"
+MODEL_HELP = "a model folder, a name or hf://user/name"
+CALIBRATION_HELP = "the model's confidence, of captioner calibrate --out"
 OVERWRITE = "replace files that are there already"
 ON_PROBLEM: dict[str, object] = {"choices": ("refuse", "skip"), "default": "refuse"}
 FILE_FORMATS = ("coco", "karpathy", "flickr8k", "table")

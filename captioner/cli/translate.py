@@ -32,13 +32,9 @@ def add_commands(commands: shared.Commands) -> None:
     about = "a text file; .gz as well (default: standard input)"
     group.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
     translator = group.add_mutually_exclusive_group()
-    shared.add_option(
-        translator, "--model", "MODEL", shared.ABOUT_MODEL, default=DEFAULT_TRANSLATOR
-    )
+    shared.add_option(translator, "--model", "MODEL", shared.MODEL_HELP, default=DEFAULT_TRANSLATOR)
     about = f"target language of the packaged translators: {', '.join(LANGUAGES)}"
-    shared.add_option(
-        translator, "--language", "TAG", about, type=str.lower, choices=list(LANGUAGES)
-    )
+    shared.add_option(translator, "--language", "TAG", about, type=str.lower, choices=[*LANGUAGES])
     shared.add_search(parser, TranslationSearch)
     add = shared.add_group(parser, "alignment")
     add("--alignment", "FILE", "a .png, .jpg, .webp, .pdf, .json or .html to write")

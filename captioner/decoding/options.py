@@ -21,17 +21,13 @@ class AnySearch(Config):
     """How captions and translations are searched for."""
 
     beam: Width = Field(5, description="beam size; 1 is greedy search")
-    n_best: Width = Field(
-        1, description="results a photo or sentence; more than the beam widens the beam"
-    )
+    n_best: Width = Field(1, description="results a photo or sentence; more than the beam widen it")
     length_normalisation: float = Field(
         0.0, ge=0, le=10, description="divide scores by ((5 + length) / 6) to this power"
     )
     minimum_length: TokenCount = Field(1, description="fewest tokens of a result")
     maximum_length: Length = Field(40, description="most tokens of a result, cut off there")
-    block_ngrams: TokenCount = Field(
-        0, description="no sequence of so many tokens twice; 0: no rule"
-    )
+    block_ngrams: TokenCount = Field(0, description="no sequence of so many tokens twice; 0: off")
     repeat_distance: TokenCount = Field(
         0, description="do not repeat a token within so many, function words aside; 0: off"
     )
@@ -81,16 +77,11 @@ class SearchOptions(AnySearch):
     )
     begin: str = Field("", title="TEXT", description="how English captions begin: 'a photo of'")
     truth_weight: float = Field(
-        0.0,
-        ge=0,
-        le=100,
-        description="weight of the word confidences in the ranking of the beam's captions",
+        0.0, ge=0, le=100, description="weight of word confidences in ranking the beam's captions"
     )
     cautious: bool = Field(False, description="prefer shorter captions that are more likely true")
     map_kind: Literal["attention", "gradient"] = Field(
-        "attention",
-        title="KIND",
-        description="attention, or attention times its gradient; of models of transformers",
+        "attention", title="KIND", description="attention, or times its gradient; of transformers"
     )
     detailed: bool = Field(False, description="a caption of several sentences; of Florence-2")
 

@@ -353,9 +353,7 @@ def read_results(path: File, images: Sequence[Example] = ()) -> dict[str, str]:
         caption = fields.get("caption")
         image_id = next((fields[n] for n in ("image_id", *PATH_COLUMNS) if n in fields), None)
         if type(image_id) not in (int, str) or not isinstance(caption, str):
-            raise UserError(
-                f"{where} does not have image_id, a whole number or a string, and caption, a string"
-            )
+            raise UserError(f"{where} lacks image_id, a whole number or text, or caption, a text")
         name = str(image_id)
         if name not in names:
             matches = alike[_composed(name)] or alike[_composed(os.path.basename(name))]

@@ -23,9 +23,7 @@ class CaptionDecoderConfig(Kinds):
     selection: Literal["soft", "hard"]
     memory_dropout: Fraction = Field(0.0, description="on whole channels of annotation vectors")
     standardise: bool = Field(
-        False,
-        description="bring annotation vectors to mean 0 and standard deviation 1 over training "
-        "photos; not in the paper",
+        False, description="annotation vectors to mean 0, deviation 1 over photos; not in the paper"
     )
 
 
@@ -63,10 +61,7 @@ class TransformerDecoderConfig(CaptionDecoderConfig):
     inner_size: Size = Field(2048, description="hidden size of the feed-forward networks")
     layers: int = Field(3, ge=1, le=100, description="decoder layers")
     map_layer: int = Field(
-        -1,
-        ge=-1_000,
-        lt=1_000,
-        description="layer whose mean attention is a word's map, from 0; below 0 from the last",
+        -1, ge=-1_000, lt=1_000, description="layer of a word's map, from 0; below 0 from the last"
     )
     selection: Literal["soft", "hard"] = Field("soft", description="soft only")
     dropout: Fraction = Field(0.1, description="on embeddings, attention weights and in the layers")

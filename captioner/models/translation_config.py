@@ -89,9 +89,7 @@ class GNMTConfig(RecurrentConfig):
 
     attention_size: AttentionSize = 512
     layers: int = Field(4, ge=2, le=100, description="of the encoder, and of the decoder")
-    residual_from: int = Field(
-        3, ge=3, le=100, description="lowest layer, from 1, whose input is added to its output"
-    )
+    residual_from: int = Field(3, ge=3, le=100, description="lowest layer, from 1, with a residual")
 
 
 class TransformerConfig(Config):
@@ -102,12 +100,8 @@ class TransformerConfig(Config):
     inner_size: Size = Field(2048, description="of the feed-forward networks")
     encoder_layers: int = Field(6, ge=1, le=100, description="layers of the encoder")
     decoder_layers: int = Field(6, ge=1, le=100, description="layers of the decoder")
-    norm_first: bool = Field(
-        True, description="pre-norm, which needs no warm-up (Xiong et al. 2020); false: post-norm"
-    )
-    final_norm: bool = Field(
-        True, description="one more norm behind each stack: pre-norm needs it, the paper has none"
-    )
+    norm_first: bool = Field(True, description="pre-norm (needs no warm-up), else post-norm")
+    final_norm: bool = Field(True, description="behind each stack; for pre-norm, not in the paper")
     tie_embeddings: Tie = "target"
     dropout: Fraction = Field(0.1, description="on embeddings and on each sublayer's output")
     inner_dropout: float | None = Field(

@@ -112,9 +112,7 @@ class Edit(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     image: str = Field(min_length=1, max_length=1000, pattern=_NAME, description="the photo's name")
-    caption: str = Field(
-        max_length=2000, pattern=_TEXT, description="empty: the photo has none any more"
-    )
+    caption: str = Field(max_length=2000, pattern=_TEXT, description="empty: the photo has none")
 
 
 class CaptionAnswer(BaseModel):

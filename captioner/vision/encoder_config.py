@@ -20,9 +20,7 @@ class VGGConfig(EncoderConfig):
         "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn"
     ] = Field("vgg19", description="torchvision's name of the VGG; bn for batch normalisation")
     width: Share = Field(
-        1.0,
-        description="factor on the channels of every convolution but the last; ImageNet weights "
-        "need 1",
+        1.0, description="factor on channels but the last convolution's; ImageNet weights need 1"
     )
     rank: Share = Field(
         1.0,
@@ -32,9 +30,7 @@ class VGGConfig(EncoderConfig):
         "weights need 1",
     )
     context: tuple[Annotated[int, Field(ge=1, le=14, strict=True)], ...] = Field(
-        (),
-        strict=False,
-        description="dilations of convolutions behind the last, which begin by changing nothing",
+        (), strict=False, description="dilations of more convolutions, which begin as the identity"
     )
 
 

@@ -37,9 +37,7 @@ class Preprocessing(Config):
         "squash: scale both sides to size, ignoring the aspect ratio",
     )
     resize_shorter: Pixels = Field(
-        256,
-        description="pixels, at least size; of crop only; left out of a config, in proportion to "
-        "size",
+        256, description="pixels, at least size; of crop only; by default in proportion to size"
     )
     mean: tuple[Channel, Channel, Channel] = Field(
         IMAGENET_MEAN, strict=False, description="of red, green and blue (1.0 is full), subtracted"
@@ -112,8 +110,7 @@ class Augmentation(Config):
     )
     mirror: bool = Field(False, description="mirror every other photo; captions with sides stay")
     colour: Fraction = Field(
-        0.0,
-        description="farthest that brightness, contrast and saturation are multiplied away from 1",
+        0.0, description="most that brightness, contrast and saturation are scaled away from 1"
     )
 
     def __call__(self, photo: Image.Image, generator: torch.Generator) -> Image.Image:
