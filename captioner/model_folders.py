@@ -68,8 +68,7 @@ DEMO_PHOTO = Path(__file__).with_name("demo.jpg")
 
 _PACKAGED = Path(__file__).with_name("packaged")
 SAVED = ".saved"
-_NAME = r"\w[\w.-]*/\w[\w.-]*"
-_ADDRESS = re.compile(rf"hf:/+({_NAME})(?:@((?!.*\.\.)\w[\w./-]*))?", re.ASCII)
+_ADDRESS = re.compile(r"hf:/+(\w[\w.-]*/\w[\w.-]*)(?:@((?!.*\.\.)\w[\w./-]*))?", re.ASCII)
 
 
 def complete_folder(folder: str | os.PathLike[str]) -> Path:

@@ -84,8 +84,7 @@ def refuse_empty_rows(mask: Tensor) -> None:
     gives NaN, which training and decoding refuse, or 0 in torch's fused attention.
     """
     if mask.dtype != torch.bool:
-        reason = "must be boolean (True = may be attended)"
-        raise ValueError(f"attention mask {reason}, not {mask.dtype}")
+        raise ValueError(f"mask must be boolean (True = may be attended), not {mask.dtype}")
     if mask.device.type != "cpu" or torch.compiler.is_compiling():
         return
     attendable = mask.any(dim=-1)  # (...)

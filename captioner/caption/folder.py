@@ -18,7 +18,7 @@ from captioner.caption.confidence import Confidence
 from captioner.caption.config import Calibration, ModelConfig
 from captioner.decoding.constraints import ngrams_of_table
 from captioner.errors import UserError
-from captioner.files import read_json, write_bytes, write_json, write_text
+from captioner.files import StrPath, read_json, write_bytes, write_json, write_text
 from captioner.model_folders import (
     CARD,
     CONFIG,
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from captioner.backends.export_weights import Precision
 
 
-def save_model(
-    captioner: Captioner, folder: str | Path, dtype: torch.dtype = torch.float16
-) -> None:
+def save_model(captioner: Captioner, folder: StrPath, dtype: torch.dtype = torch.float16) -> None:
     """Write a captioner to a folder; after a stop, the old model loads or the new one."""
     networks = networks_of(captioner.backend)
     tensors = named_tensors({"encoder": networks.encoder, "decoder": networks.decoder}, dtype)
@@ -52,9 +50,7 @@ def save_model(
         _save_description(captioner, files)
 
 
-def export_model(
-    captioner: Captioner, folder: str | Path, precision: Precision = "float32"
-) -> None:
+def export_model(captioner: Captioner, folder: StrPath, precision: Precision = "float32") -> None:
     """Write a captioner as a folder of ONNX graphs that hold their weights."""
     from captioner.backends.export import captioner_graphs
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     usage = "evaluate MODEL --annotations FILE [options]"
-    summary = "score a model's captions on data"
-    parser, add = shared.add_parser(commands, run, usage, summary)
+    parser, add = shared.add_parser(commands, run, usage, "score a model's captions on data")
     _add_photos(add)
     shared.add_search(parser, SearchOptions, explained_in="caption")
     _add_scores(parser)("--save-results", "FILE", "write the captions, as COCO does")
@@ -42,15 +41,13 @@ def add_commands(commands: shared.Commands) -> None:
     add("--document-frequency", "FILE", "where CIDEr-D counts words (default: the references)")
     add = shared.add_group(parser, "comparison")
     add("--against", "FILE", "compare with captions of another system")
-    about = "count captions copied from its training split"
-    add("--training-captions", "FILE", about, dest="training")
+    add("--training-captions", "FILE", "count captions of its training split", dest="training")
     add = shared.add_group(parser, "hallucination")
     add("--instances", "FILE", "COCO's instances: the things in the photos", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")
 
     usage = "maps MODEL (--annotations FILE | --images FOLDER) [options]"
-    summary = "score a model's attention maps"
-    parser, add = shared.add_parser(commands, run_maps, usage, summary)
+    parser, add = shared.add_parser(commands, run_maps, usage, "score a model's attention maps")
     _add_photos(add)
     add("--instances", "FILE", "COCO's boxes and segments", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")

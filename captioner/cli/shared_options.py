@@ -180,8 +180,7 @@ def add_search(
     explained_in: the command whose help lists them all; --n-best is left out.
     """
     where = f"--beam, --sample and more: see captioner {explained_in} --help"
-    title = "search (defaults: the model's own)"
-    add = add_group(parser, title, where if explained_in else None)
+    add = add_group(parser, "search (defaults: the model's own)", where if explained_in else None)
     for name, field in kind.model_fields.items():
         if name != "n_best" or not explained_in:
             about = argparse.SUPPRESS if explained_in else field.description

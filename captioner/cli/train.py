@@ -40,8 +40,7 @@ def add_commands(commands: shared.Commands) -> None:
 
 def _add_config(add: shared.Add, about: str) -> None:
     add("config", "CONFIG", about)
-    about = "override a field of the config; may be repeated"
-    add("--set", "SECTION.FIELD=VALUE", about, **_changing())
+    add("--set", "SECTION.FIELD=VALUE", "override a field; may be repeated", **_changing())
 
 
 def _changing(field: str = "") -> dict[str, object]:

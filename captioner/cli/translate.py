@@ -55,8 +55,7 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_machine(parser, "sentences at a time", 50)
 
     usage = "score-translations TRANSLATIONS REFERENCES [options]"
-    summary = "score translations in a file"
-    parser, add = shared.add_parser(commands, run_score, usage, summary)
+    parser, add = shared.add_parser(commands, run_score, usage, "score translations in a file")
     add("translations", "TRANSLATIONS", "text; .gz as well")
     _add_references(add)
     add("--source", "FILE", "the text that was translated")

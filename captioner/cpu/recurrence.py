@@ -273,9 +273,8 @@ class Recurrence(torch.autograd.Function):
         steps, batch_size, rows, _ = log_alphas.shape
         memory_size = values.shape[-1]
         size = cells.shape[-1]
-        grad_states, grad_contexts, grad_log_alphas = (
-            gradient.movedim(2, 0) for gradient in gradients[:3]
-        )  # (T, B, K, ...)
+        # (T, B, K, ...) each.
+        grad_states, grad_contexts, grad_log_alphas = (each.movedim(2, 0) for each in gradients[:3])
         kind = recurrent_in.dtype
         grad_gates = torch.empty_like(gates, dtype=kind)  # (T, N, 4H)
         grad_betas = torch.empty_like(betas, dtype=kind)  # (T, N, G), before the sigmoid

@@ -130,8 +130,7 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
             path = folder_of(*_FOLDER.findall(name)[:1], split, *named) / name
             # Drawn splits do not depend on ids.
             drawn_by = Path(os.path.relpath(path, images)).as_posix() if is_drawn else ""
-            record = f"image {image['id']}"
-            collector.add(SourcePhoto(image["id"], path, record, split, drawn_by))
+            collector.add(SourcePhoto(image["id"], path, f"image {image['id']}", split, drawn_by))
         for entry in document.annotations:
             collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
 

@@ -138,8 +138,7 @@ class DocumentFrequency:
         N-grams of one image, four of five, are left out: they count as such anyway.
         """
         if len(references) < 2:
-            images = f"at least 2 images, not {len(references)}"
-            raise UserError(f"the document frequency of CIDEr-D needs {images}")
+            raise UserError(f"CIDEr-D's frequencies need at least 2 images, not {len(references)}")
         corpus = Corpus([()] * len(references), references)
         counts: dict[str, int] = {}
         for ngrams in corpus.ngrams:

@@ -132,7 +132,7 @@ def avoiding(translator: Translator, language: str, words: frozenset[str]) -> Tr
     maps, terms = np.zeros((7, 1, 1), np.float32), (0.0,) * 7
     splits = [("the", form, "is", "standing", "in", "the", "water") for form in forms]  # T = 7
     given = [
-        Caption(" ".join(split), split, 0.0, terms, maps, keywords=(split[1],)) for split in splits
+        Caption(" ".join(each), each, 0.0, terms, maps, keywords=(each[1],)) for each in splits
     ]
     stems: set[str] = set()
     for form, found in zip(forms, _translate(given, translator, language), strict=True):
