@@ -41,7 +41,7 @@ from captioner.decoding.options import AnySearch
 from captioner.decoding.protocol import State, map_state, select_rows
 from captioner.decoding.rules import Constraints, Rules, ngram_table
 from captioner.decoding.search import StepChoices
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_errors
 from captioner.files import write_bytes
 from captioner.model_folders import NGRAMS_FILE, WEIGHTS, ModelFolder
 from captioner.model_saving import copy_model, saving
@@ -307,7 +307,7 @@ def _graph(
     names = sorted({name for axes in sizes for name in axes.values()})
     dimensions = {name: torch.export.Dim(name) for name in names}
     dynamic = [{axis: dimensions[name] for axis, name in axes.items()} for axes in sizes]
-    try:
+    with refuse_errors("this model cannot be exported"):
         program = torch.onnx.export(
             module.eval(),
             tuple(inputs.values()),
@@ -320,9 +320,6 @@ def _graph(
             custom_translation_table=_TRANSLATIONS if is_search else None,
             verbose=False,
         )
-    except torch.onnx.OnnxExporterError as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"this model cannot be exported: {reason}") from None
     assert program is not None
     graph = program.model_proto
     if not graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param:

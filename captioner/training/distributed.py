@@ -13,7 +13,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from captioner.devices import use_fast_kernels
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_errors
 
 Value = TypeVar("Value")
 
@@ -40,7 +40,8 @@ class Processes:
             return
         if self.device.type not in ("cpu", "cuda") or self.device.index is not None:
             raise UserError(f"several processes train on cpu or cuda, not on {self.device}")
-        try:
+        fault = f"this is one of {self.world_size} processes, which torchrun should start"
+        with refuse_errors(f"{fault}, no more than there are GPUs"):
             self.rank = process_rank()
             local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
             self.local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
@@ -51,10 +52,6 @@ class Processes:
             backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
             # It may wait a day for a slower one; a process that ended is noticed at once.
             distributed.init_process_group(backend, timeout=timedelta(days=1))
-        except (KeyError, ValueError, RuntimeError) as error:
-            reason = str(error).partition("\n")[0]  # Such as a GPU that is not there.
-            fault = f"this is one of {self.world_size} processes, which torchrun should start"
-            raise UserError(f"{fault}, no more than there are GPUs ({reason})") from None
 
     @property
     def is_main(self) -> bool:
