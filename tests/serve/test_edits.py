@@ -50,7 +50,7 @@ def test_a_table_that_edits_would_damage_is_refused(tmp_path: Path, refused: Ref
     command = ["serve", "--port", "0", "--edits", str(table)]
     with file_lock(table):
         assert "in use by another process" in refused(command)
-    for content in ("", "image\na\n", "image,caption,split\na,b,c\n", "image,caption\na,b\na,c\n"):
+    for content in ("", "[1]", "image\na", "image,caption,x\na,b,c\n", "image,caption\na,b\na,c\n"):
         table.write_text(content)
         assert "edits.csv" in refused(command)
         assert table.read_text() == content
