@@ -65,7 +65,7 @@ def test_scores_that_cannot_be_computed_are_refused(
         ("[]", "is not a list of captions"),
         (f"[{ONE}, 3]", "record 1 lacks image_id, a whole"),
         ('[{"image_id": true, "caption": "a"}]', "record 0 lacks image_id"),
-        ('[{"image_id": 1, "caption": null}]', "and caption, a string"),
+        ('[{"image_id": 1, "caption": null}]', "or caption, a text"),
         (f'[{ONE}, {{"image_id": "1", "caption": "b"}}]', "record 1: image '1' already has a"),
     ],
 )
