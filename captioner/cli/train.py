@@ -120,7 +120,7 @@ def run_features(arguments: argparse.Namespace) -> None:
     the packaged model's encoder, or that of --set start_from=MODEL.
 
       captioner features photos/ --out features.npz
-      captioner features photos/ --out features    the store features/photos, of more than memory
+      captioner features photos/ --out vectors         as a store, vectors/photos/
     """
     from captioner.devices import choose_device
     from captioner.runs.features import extract_features, save_photo_features
