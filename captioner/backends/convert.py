@@ -174,6 +174,9 @@ def _encoder(path: Path, tensors: Mapping[str, Tensor], given: str | None) -> En
         return encoder
     if given is not None:
         path = Path(given)
+        if not path.is_file():
+            known = ", ".join(TORCHVISION)
+            raise UserError(f"encoder {given!r} is neither a file nor one of {known}")
         tensors = read_checkpoint(path)
     encoder = make_encoder(encoder_config({"name": "torchvision/resnet101", "map_size": 14}))
     # Files from before torch 0.4.1 do not count batches.

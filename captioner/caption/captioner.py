@@ -324,6 +324,8 @@ def explain_photos(
     photos: names and sources. note: takes a sentence that names words that the model lacks.
     """
     words = [tokenize(text) for text in captions]
+    if [] in words:
+        raise UserError(f"the given caption {captions[words.index([])]!r} has no words")
     if lacking := captioner.backend.unknown(chain.from_iterable(words)):
         note(f"the model does not know {', '.join(lacking)}: scored as its unknown-word token")
     # An iterator: one batch after the other.

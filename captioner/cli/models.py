@@ -152,6 +152,9 @@ def run_convert(arguments: argparse.Namespace) -> None:
     if is_address(checkpoint) or checkpoint.is_dir():
         from captioner.backends.convert import convert_pickles
 
+        if arguments.word_map or arguments.encoder:
+            advice = "leave out --word-map and --encoder, which are of checkpoints"
+            raise UserError(f"{arguments.checkpoint} has its own words and encoder: {advice}")
         convert_pickles(arguments.checkpoint, out)
         print(f"{out}: with safetensors, of {arguments.checkpoint}")
         return

@@ -33,7 +33,7 @@ def add_commands(commands: shared.Commands) -> None:
     parser, add = shared.add_parser(commands, run_features, usage, summary)
     _add_config(add, "a YAML file, as for training; or a folder of photos, without captions")
     add = shared.add_group(parser, "output")
-    about = "the store's folder (default: the config's features.folder); of photos a .npz"
+    about = "the store's folder (default: the config's features.folder); of photos also a .npz"
     add("--out", "FOLDER", about, **_changing("features.folder"))
     shared.add_machine(parser)
 
@@ -118,6 +118,7 @@ def run_features(arguments: argparse.Namespace) -> None:
     the packaged model's encoder, or that of --set start_from=MODEL.
 
       captioner features photos/ --out features.npz
+      captioner features photos/ --out vectors         as a store, vectors/photos/
     """
     from captioner.devices import choose_device
     from captioner.runs.features import extract_features, save_photo_features

@@ -9,7 +9,7 @@ from pathlib import Path
 from captioner.data.parallel import read_rows
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, Figures
-from captioner.evaluation.corpus import confidence_intervals
+from captioner.evaluation.corpus import compare, confidence_intervals
 from captioner.evaluation.score import Scorer, score_results
 from captioner.evaluation.translations import bleu_metric
 from captioner.files import read_json
@@ -29,7 +29,7 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
     `CONFIDENCE`: BLEU-4 and CIDEr-D of captions, BLEU of translations. Runs of versions that kept
     no references have none. minutes: training and validation, of resumed runs but for the steps
     that were made before in an epoch.
-    against: a captioner's run to compare with by the paired bootstrap, see
+    against: a run to compare those of its task with by the paired bootstrap, see
         `captioner.evaluation.corpus.compare`.
     """
     logs = chain.from_iterable(Path(folder).rglob(LOG) for folder in folders)
@@ -44,6 +44,7 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
     pairs = dict.fromkeys(chain.from_iterable(config.items() for config in configs))
     counts = Counter(name for name, _ in pairs)
     differing = [name for name, count in counts.items() if count > 1]
+    other = None if against is None else Path(against)
     rows = []
     for run, config in zip(runs, configs, strict=True):
         score = config.get("validation.score", "score")
@@ -53,17 +54,21 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
         figures = {name: best.get(name) for name in ("epoch", score, "perplexity")}
         figures["minutes"] = sum(record.get("total_seconds", 0) for record in records) / 60
         fields = {name: config.get(name) for name in differing}
-        rows.append({"run": f"{run}", **fields, **figures, **_intervals(run, against)})
+        rows.append({"run": f"{run}", **fields, **figures, **_intervals(run, other)})
     columns = dict.fromkeys(chain.from_iterable(rows))
     return [{name: row.get(name) for name in columns} for row in rows]
 
 
-def _intervals(run: Path, against: str | None) -> Figures:
+def _intervals(run: Path, against: Path | None) -> Figures:
     """The metrics of a run with intervals, and its differences from another run."""
-    if os.path.exists(run / TRANSLATION_REFERENCES):
-        scores = _of_translations(run)
+    is_translator = os.path.exists(run / TRANSLATION_REFERENCES)
+    other_task = RESULTS if is_translator else TRANSLATIONS
+    if against is not None and os.path.exists(against / other_task):
+        against = None
+    if is_translator:
+        scores = _of_translations(run, against)
     elif os.path.exists(run / REFERENCES):
-        scorer = Scorer(confidence=CONFIDENCE, against=against and Path(against, RESULTS))
+        scorer = Scorer(confidence=CONFIDENCE, against=against and against / RESULTS)
         scores = score_results(run / RESULTS, run / REFERENCES, scorer).to_dict()
     else:
         return {}
@@ -76,9 +81,17 @@ def _intervals(run: Path, against: str | None) -> Figures:
     return figures
 
 
-def _of_translations(run: Path) -> Figures:
-    """The BLEU of a translator's run with its interval, in the form of `CaptionScores.to_dict`."""
-    rows = read_rows([run / TRANSLATION_REFERENCES, run / TRANSLATIONS])
-    references, translations = zip(*rows.values(), strict=True)
+def _of_translations(run: Path, against: Path | None) -> Figures:
+    """The BLEU of a translator's run, as in `CaptionScores.to_dict`, and its comparison."""
+    runs = [run] if against is None else [run, against]
+    files = [each / name for each in runs for name in (TRANSLATION_REFERENCES, TRANSLATIONS)]
+    references, translations, *other = zip(*read_rows(files).values(), strict=True)
     bleu = bleu_metric(translations, references)
-    return {"BLEU": float(bleu.scores[0]), "intervals": confidence_intervals([bleu])}
+    scores = {"BLEU": float(bleu.scores[0]), "intervals": confidence_intervals([bleu])}
+    if against is None:
+        return scores
+    if other[0] != references:
+        fault = "differ in their validation sentences, and cannot be compared"
+        raise UserError(f"{run} and {against} {fault}")
+    compared = compare([bleu], [bleu_metric(other[1], references)])
+    return {**scores, "comparison": {"scores": compared}}

@@ -172,22 +172,29 @@ def extract_features(
 
 
 def save_photo_features(photos: str, changes: Sequence[str], processes: Processes) -> None:
-    """Write the annotation vectors of a folder's photos, which need no captions, to a .npz.
+    """Write the annotation vectors of a folder's photos, which need no captions.
 
-    The file, `features.folder` with this suffix, has `features` (N, L, D), float16, and `names`
-    (N,). changes: of the recipe that adapts a model, whose encoder it is; see `read_any_recipe`.
+    Where `features.folder` ends in .npz, by default features.npz, the file has `features`
+    (N, L, D), float16, and `names` (N,). Otherwise it is a folder, with the store `photos`.
+    changes: of the recipe that adapts a model, whose encoder it is; see `read_any_recipe`.
     """
     recipe = read_any_recipe(photos, changes)
     assert isinstance(recipe, CaptioningRecipe)  # Of a folder.
-    path = (recipe.features.folder or Path("features")).with_suffix(".npz")
+    path = recipe.features.folder or Path("features.npz")
+    is_file = path.suffix == ".npz"
     examples = [Example(f"{photo}", photo) for photo in photo_files([photos])]
     encoder = encoder_of(recipe.encoder).to(processes.device)
-    folder = Path(f"{path}.store")  # Of all processes; a run that was stopped goes on with it.
+    # Of all processes; a run that was stopped goes on with it.
+    folder = Path(f"{path}.store") if is_file else path
     recipe = recipe.replace(features=recipe.features.replace(folder=folder))
     store = feature_stores(recipe, encoder, {"photos": examples}, processes)["photos"]
     if not processes.is_main:
         return
     rows = StoredRows(store).readable
+    count = counted(len(rows), "image")
+    if not is_file:
+        print(f"{count} in {store.folder}")
+        return
     names = np.array(store.record.images)[rows]
     shape = (len(rows), *store.record.shape)
     with atomic_path(path) as temporary, ZipFile(temporary, "w") as archive:
@@ -200,4 +207,4 @@ def save_photo_features(photos: str, changes: Sequence[str], processes: Processe
         with archive.open("names.npy", "w") as file:
             np.save(file, names)
     shutil.rmtree(folder)
-    print(f"{counted(len(rows), 'image')} in {path}")
+    print(f"{count} in {path}")

@@ -113,8 +113,12 @@ def train_run(
     folder = Path(folder)
     with Processes(device) as processes, ExitStack() as stack:
         with processes.fail_together():
-            check_folder(recipe, folder, resume, processes.world_size)
-            resumed = resume and os.path.exists(folder / CHECKPOINT)
+            position = check_folder(recipe, folder, resume, processes.world_size)
+            resumed = position is not None
+            if position is not None and position.is_finished(recipe.training):
+                advice = "raise training.epochs, or training.patience of a run that stopped early"
+                print(f"{folder} is trained to its end; to go on, {advice}", flush=True)
+                return folder / MODEL
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
             task = TASKS[type(recipe)](recipe, folder, resumed)
@@ -192,12 +196,15 @@ def origin_of(task: Task, processes: Processes) -> dict[str, object]:
     }
 
 
-def check_folder(recipe: Recipe, folder: Path, resume: bool, world_size: int) -> None:
-    """Refuse a folder with a run, unless resumed with its recipe but for `CHANGEABLE`."""
+def check_folder(recipe: Recipe, folder: Path, resume: bool, world_size: int) -> Position | None:
+    """Refuse a folder with a run, unless resumed with its recipe but for `CHANGEABLE`.
+
+    The position of the run; None of a new one.
+    """
     if recipe.training.tensorboard:
         summary_writer()  # Its package may be missing.
     if not os.path.exists(folder / CHECKPOINT):
-        return
+        return None
     if not resume:
         raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
     path = folder / RECIPE_FILE
@@ -215,6 +222,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, world_size: int) ->
             was = f"it was made with {name} {before.get(name)!r}, not {now.get(name)!r}"
             advice = f"give its own config, {path}, or --start-from {folder} with another --out"
             raise UserError(f"cannot resume {folder}: {was}{reasons[name]}; {advice}")
+    return position
 
 
 def _why_epochs_stay(recipe: Recipe, position: Position) -> dict[str, str]:

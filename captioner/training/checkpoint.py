@@ -16,6 +16,7 @@ from captioner.errors import UserError, refuse_errors
 from captioner.files import atomic_path
 from captioner.memory_limits import check_memory
 from captioner.module_weights import fill
+from captioner.training.config import TrainingConfig
 
 CHECKPOINT = "last.safetensors"
 FORMAT = "captioner checkpoint 1"
@@ -31,6 +32,12 @@ class Position:
     scores: list[float] = field(default_factory=list)  # One for each validation so far.
     totals: dict[str, float] = field(default_factory=dict)  # Sums of the epoch's reports.
     scaling: dict[str, float] = field(default_factory=dict)  # The state of float16's scaler.
+
+    def is_finished(self, config: TrainingConfig) -> bool:
+        """Whether the run went through its epochs, or stopped early."""
+        scores, patience = self.scores, config.patience
+        waited = len(scores) - 1 - scores.index(max(scores)) if scores else 0
+        return 0 < patience <= waited or self.epoch >= config.epochs
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:

@@ -110,7 +110,7 @@ class Trainer:
         with self.stopping_on_signals():
             if validation is not None and validation.before and not self.position.scores:
                 self.save({"epoch": 0, "step": 0, **self.validate(validation)})
-            while not self.is_finished():
+            while not self.position.is_finished(self.config):
                 self.epoch()
         return self.position
 
@@ -241,12 +241,6 @@ class Trainer:
         listed = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()]
         print(f"{when}: {', '.join(listed)}{' (best)' if is_best else ''}", flush=True)
         return scores
-
-    def is_finished(self) -> bool:
-        """Whether the run went through its epochs, or stopped early."""
-        scores, patience = self.position.scores, self.config.patience
-        waited = len(scores) - 1 - scores.index(max(scores)) if scores else 0
-        return 0 < patience <= waited or self.position.epoch >= self.config.epochs
 
     def save(self, record: Mapping[str, object] | None = None) -> None:
         """Save a checkpoint. record: of an epoch that ended, logged before."""

@@ -243,3 +243,6 @@ def test_what_does_not_fit_is_one_sentence(
     assert not (tmp_path / "model").exists()
     with pytest.raises(UserError, match=r"is a checkpoint, .*; captioner convert .*model_10\.pth"):
         captioner.load(path)
+    assert run_convert(path, words, "--encoder", "densenet161") == 2
+    if "no encoder" in expected:
+        assert "is neither a file nor one of vgg19, resnet152" in capsys.readouterr().err

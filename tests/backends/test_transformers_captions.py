@@ -229,6 +229,8 @@ def test_pickled_weights_are_converted_to_safetensors(blip: Path, refused: Refus
     shared = {"another.name": next(iter(weights.values()))}
     torch.save({**weights, **shared}, blip / "pytorch_model.bin")
     assert "captioner convert blip --out FOLDER" in refused(CAPTION.split())
+    unused = ["--word-map", "words.json", "--out", "new"]
+    assert "leave out --word-map" in refused(["convert", "blip", *unused])
     assert main(["convert", "blip", "--out", "new"]) == 0
     assert captioner.load("new").caption("photos/0.png").text == expected.text
 

@@ -28,7 +28,7 @@ def test_text_is_read_as_in_training_and_unknown_words_are_named(
 @pytest.mark.parametrize(
     ("photos", "captions", "named"),
     [
-        (photo(), "...", "has no words"),
+        (photo(), "...", r"the given caption '\.\.\.' has no words"),
         ([photo(), photo(1)], ["a dog"], "1 captions are given for 2 photos"),
         ("nowhere.jpg", "a dog", "nowhere.jpg does not exist"),
     ],

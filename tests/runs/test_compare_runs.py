@@ -10,6 +10,7 @@ from run_samples import Config, luong, recipe_of, translation_recipe
 from samples import Output, Patch, log_of
 
 from captioner.cli.main import main
+from captioner.errors import UserError
 from captioner.evaluation.corpus import compare, confidence_intervals
 from captioner.evaluation.score import CaptionScores, evaluate_captions
 from captioner.runs.compare_runs import compare_runs
@@ -91,10 +92,22 @@ def test_runs_of_translators_are_compared(tmp_path: Path, monkeypatch: Patch) ->
     assert second["BLEU"] == pytest.approx(expected)
     assert second["BLEU 95 %"][0] < expected < second["BLEU 95 %"][1]
     assert second["perplexity"] > 1
+    with pytest.raises(UserError, match="runs/dot and runs/general differ in their validation"):
+        compare_runs(["runs"], "runs/general")
+    theirs = ["a dog", *references[1:-3], "a cat", "two", "a man"]
+    for file, lines in (("translations", theirs), ("references", references)):
+        Path("runs/dot", f"{file}.txt").write_text("\n".join([*lines, ""]))
+    first, second = compare_runs(["runs"], "runs/general")
+    gain = metrics.BLEU().corpus_score(theirs, [references]).score - expected
+    assert first["BLEU gain"] == pytest.approx(gain)
+    assert first["BLEU gain 95 %"][0] < gain < first["BLEU gain 95 %"][1]
+    assert (0 < first["BLEU p"] < 1, second["BLEU gain"], second["BLEU p"]) == (True, 0.0, 1.0)
     # Beside a run of another task, and a log of another program.
     Path("runs/captions").mkdir()
     Path("runs/captions/config.json").write_text('{"data": {"format": "table"}, "decoder": {}}')
     for folder in ("captions", ""):
         Path("runs", folder, "log.jsonl").write_text("{}")
+    Path("runs/captions/results.json").write_text("[]")
+    assert "BLEU gain" not in compare_runs(["runs/dot"], "runs/captions")[0]
     fields = [*compare_runs(["runs"])[0]]
     assert fields[: fields.index("epoch")] == ["run", "data.format", "model.luong.score"]

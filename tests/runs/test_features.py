@@ -45,8 +45,12 @@ def test_photos_without_captions_as_a_file_of_numpy(folder: Path, capsys: Output
         expected = model.annotations([load_image(name) for name in found["names"]])
         assert found["features"].shape == tuple(expected.shape)
         np.testing.assert_allclose(found["features"], expected, rtol=2e-3, atol=2e-3)
+        command[3] = "store"
+        assert main([*command, "--set", "data.on_problem=skip"]) == 0
+        stored = np.load("store/photos/rows.npy")[:2]  # The broken one is the last.
+        np.testing.assert_array_equal(stored, found["features"])
     left = sorted(path.name for path in folder.iterdir())
-    assert left == ["a.png", "b.png", "out.npz", "photos", "tiny-model"]
+    assert left == ["a.png", "b.png", "out.npz", "photos", "store", "tiny-model"]
 
 
 @pytest.mark.slow

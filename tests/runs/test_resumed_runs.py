@@ -60,6 +60,9 @@ def test_a_run_goes_on_with_the_config_in_its_folder_and_what_may_change(
     assert kept["training"]["patience"] == 9
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert f"captioner {captioner.__version__}, torch {torch.__version__}" in card
+    shutil.rmtree(tmp_path / "photos")  # Of a finished run nothing is read.
+    train_run(read_any_recipe(tmp_path / "run" / "config.json", []), tmp_path / "run", True)
+    assert "is trained to its end; to go on, raise training.epochs" in capsys.readouterr().out
 
 
 @pytest.mark.slow
