@@ -31,6 +31,7 @@ Add = Callable[..., None]
 
 MODEL = "a model folder, a name or hf://user/name"
 CALIBRATION = "the model's confidence, of captioner calibrate --out"
+TITLE = "heading of the page"
 OVERWRITE = "replace files that are there already"
 ON_PROBLEM: dict[str, Any] = {"choices": ("refuse", "skip"), "default": "refuse"}
 FILE_FORMATS = ("coco", "karpathy", "flickr8k", "table")
