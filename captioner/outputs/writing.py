@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from itertools import chain, product, takewhile
 from pathlib import Path
@@ -185,8 +185,11 @@ def _restore(
     """
     content = files.read_bytes(text).decode(errors="replace").strip()
     last = [*takewhile(os.path.lexists, copies(text))][-1:]
-    described = photo_descriptions(photo, names, by_person=bool(last))
-    if content not in (caption, *(words for _, words, is_own in described if is_own)):
+    own_words = {caption}
+    with suppress(UserError):
+        described = photo_descriptions(photo, names, by_person=bool(last))
+        own_words.update(words for _, words, is_own in described if is_own)
+    if content not in own_words:
         return Merged()
     if not is_dry and last:
         files.replace(last[0], text)

@@ -186,3 +186,25 @@ def test_the_words_of_a_person_come_back_also_as_texts(folder: Path, capsys: Out
     assert not Path("r.xmp").exists()
     assert main(["unwrite", "gone.png"]) == 2
     assert "gone.png does not exist" in capsys.readouterr().err
+
+
+SUBJECT = "<dc:subject><rdf:Bag><rdf:li>{}</rdf:li></rdf:Bag></dc:subject>"
+
+
+@pytest.mark.exiftool
+def test_photos_whose_pixels_stay_are_not_captioned_again_and_keywords_have_one_spelling(
+    folder: Path, capsys: Output, monkeypatch: Patch
+) -> None:
+    photos = [str(save_photo(Path(name))) for name in ("a.jpg", "c.png", "d.webp")]
+    command = [*CAPTION, *photos, "--jsonl", "o.jsonl", "--resume", "--keywords", "all"]
+    assert main(command) == 0
+    keyword = json.loads(Path("o.jsonl").read_text().splitlines()[0])["keywords"][0]
+    Path("a.jpg.xmp").write_bytes(xmp_packet(SUBJECT.format(keyword.upper())))
+    assert main(["write", "o.jsonl", "--embed", "--keywords", "all"]) == 0
+    assert keyword.upper() in dump(Path("a.jpg"))["XMP-dc:Subject"]
+    subprocess.run(["exiftool", "-q", "-overwrite_original", "-Rating=4", *photos], check=True)
+    monkeypatch.setattr("captioner.loading.load", None)
+    for _ in range(2):
+        assert main(command) == 0
+        assert "3 of 3 photos are captioned already" in capsys.readouterr().err
+        monkeypatch.setattr("captioner.outputs.json_lines.photo_digest", None)  # Once is enough.

@@ -54,6 +54,8 @@ def test_the_search_is_the_one_asked_for_and_a_seed_repeats_samples(client: http
     (steered,) = caption(client, files(3), begin="the dog", without="man,water")
     assert steered["captions"][0]["words"][:2] == ["the", "dog"]
     assert set(steered["captions"][0]["keywords"]) == {"dog"}
+    answer = client.post("/api/caption", files=files(3), data={"without": "man,hovercraft"})
+    assert answer.json()["note"].endswith("words that the model lacks: hovercraft")
     (wide,) = caption(client, files(3), n_best="5")  # More than the model's own beam of three.
     assert len(wide["captions"]) == 5
     own = client.get("/api/model").json()["captioner"]["search"]
