@@ -239,8 +239,7 @@ class Descriptions:
             files.write_bytes(path, content)
             return True
         with files.refuse_os_errors(f"cannot write {path}"), suppress(FileNotFoundError):
-            if os.path.isdir(path) or not os.stat(path):  # Its name may be too long.
-                raise UserError(f"cannot write {path}: it is a folder")
+            os.stat(path)  # Its name may be too long.
         files.check_writable(f"writing {path}", Path(os.path.realpath(path)).parent)
         return True
 

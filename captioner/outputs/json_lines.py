@@ -81,18 +81,13 @@ class JsonLines:
             return not is_stale
 
         gone: dict[str, int] = {}
-        undigested = 0
         for record in self._rewrite(name_of, revise):
             photo = record["image"]
             if "error" in record and "by" not in record:
                 continue
-            undigested += "digest" not in record
             if photo in absent:
                 gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
             yield record
-        if undigested:
-            old = f"{counted(undigested, 'record')} of an older version"
-            self._report(f"{self._path} keeps {old}, without a digest of weights")
         for what, number in changes.items():
             self._report(f"{self._path}: {counted(number, what)}")
         if gone:

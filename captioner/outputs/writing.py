@@ -15,7 +15,7 @@ from captioner.data.example import Problems
 from captioner.data.sidecars import Spellings, photo_descriptions, read_sidecar, sidecars, spellings
 from captioner.data.table import BY_CAPTIONER, TableRow, table_rows, with_suffix
 from captioner.data.xmp import Description, Merged, is_marked
-from captioner.errors import UserError, counted
+from captioner.errors import UserError
 from captioner.outcomes import in_background
 from captioner.outputs.descriptions import LEFT_OUT, SHARED, Descriptions, copies
 from captioner.outputs.embedding import TEMPORARY, Embedder, mend_torn
@@ -117,13 +117,11 @@ def unwrite_captions(
     photos: also tables of captions, as `write_captions` takes them, which stand for their photos. A
         text without a copy goes if it is the caption in such a table, or in captioner's XMP.
     """
-    tables = [name for name in photos if Path(name).suffix.lower() in _TABLES]
-    records: dict[str, Record] = {}
-    for table in tables:
-        records |= _records(table, None, None, report)[0]
-    photos = [*dict.fromkeys([*(name for name in photos if name not in tables), *records])]
+    tables = {name for name in photos if Path(name).suffix.lower() in _TABLES}
+    read = (_records(table, None, None, report)[0] for table in sorted(tables))
+    records = dict(chain.from_iterable(map(dict.items, read)))
+    photos = [name for name in dict.fromkeys([*photos, *records]) if name not in tables]
     names = cache(spellings)
-    texts_left = 0
     counts = Counter(dict.fromkeys(_KINDS.values(), 0))
     mend_torn(photos, report)
     if not is_dry:
@@ -143,7 +141,7 @@ def unwrite_captions(
                     if path == text:
                         record = records.get(str(photo), {})
                         done = _restore(text, photo, names, record.get("caption"), is_dry)
-                        texts_left += not done.replaced
+                        counts["texts left: no XMP or table has their words"] += not done.replaced
                     elif path.suffix.lower() == ".xmp":
                         done = _clear(path, is_dry)
                     else:
@@ -156,9 +154,6 @@ def unwrite_captions(
                 counts[_KINDS.get(path.suffix.lower(), "photos")] += bool(words)
                 if is_dry and words:
                     report(f"{path} would lose {', '.join(map(repr, words))}")
-    if texts_left:
-        advice = "of captioner's own, name the table as well: unwrite captions.jsonl"
-        report(f"{counted(texts_left, 'text')} of other words left; {advice}")
     return counts
 
 

@@ -59,7 +59,7 @@ def test_captions_of_any_table_are_written_and_a_persons_stay(folder: Path, caps
         capsys.readouterr()
         Path("c.txt").write_text("Mine")
         assert main(["unwrite", "a.png", "b.png", "c.png"]) == 0
-        assert "2 texts of other words left" in capsys.readouterr().err  # A person's, and Mine.
+        assert "2 texts left" in capsys.readouterr().err  # A person's, and Mine.
         assert [*Path().glob("*.xmp")] == [*Path().glob("b.txt")] == []
         assert main(["write", name, "--text"]) == main(["unwrite", name]) == 0
         assert [*Path().glob("*.txt")] == [Path("c.txt")]
