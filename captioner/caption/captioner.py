@@ -250,9 +250,8 @@ class Captioner:
 
     def lacking_sentence(self, search: SearchOptions) -> str:
         """Names the words of `without` that the model lacks; "" without any."""
-        lacking = self.backend.unknown(search.without.split()) if search.without else ()
-        about = "'without' changes nothing for words that the model lacks"
-        return f"{about}: {', '.join(lacking)}" if lacking else ""
+        lacking = ", ".join(self.backend.unknown(search.without.split()))
+        return lacking and f"'without' changes nothing for words that the model lacks: {lacking}"
 
 
 def caption_photos(

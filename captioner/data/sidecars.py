@@ -74,13 +74,6 @@ def photo_descriptions(
         yield "described inside", text, text in own_texts
 
 
-def photo_keywords(photo: Path, names: Spellings = spellings) -> list[str]:
-    """The keywords in a photo's XMP, beside it and inside. names: see `sidecars`."""
-    packets = [*map(read_sidecar, filter(isfile, chain(*sidecars(photo, names))))]
-    packets += [XmpPacket(block, f"the XMP of {photo}") for block in read_inside(photo)[0]]
-    return [word for packet in packets for word in packet.keywords]
-
-
 def words_of_person(photo: Path, names: Spellings = spellings, but_written: bool = False) -> str:
     """The description of a photo by a person; "" if none. but_written: by captioner."""
     described = photo_descriptions(photo, names, by_person=but_written)

@@ -109,11 +109,6 @@ class XmpPacket:
         return [*dict.fromkeys(found)]
 
     @property
-    def keywords(self) -> list[str]:
-        """All keywords."""
-        return [*map(_text, self._rdf.iterfind(f".//{_DC}subject//{_ITEM}"))]
-
-    @property
     def is_empty(self) -> bool:
         """Whether it has no property, but for that of `set_extension`."""
         parts = self._rdf.findall("*")

@@ -12,14 +12,7 @@ from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import Caption, sentence
-from captioner.data.sidecars import (
-    folded,
-    photo_keywords,
-    read_sidecar,
-    sidecars,
-    spellings,
-    words_of_person,
-)
+from captioner.data.sidecars import folded, read_sidecar, sidecars, spellings, words_of_person
 from captioner.data.xmp import Description
 from captioner.errors import UserError, counted, on_a_line
 from captioner.model_folders import DEMO_PHOTO
@@ -119,17 +112,12 @@ class Descriptions:
             self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
             return LEFT_OUT
         description = self._description(caption, by_person)
-        kept, others, problems = "", [], []
+        kept, problems = "", []
         try:
             kept = self._words_kept(photo, description)
-            others = photo_keywords(Path(photo), self._names)
         except UserError as error:  # The unreadable part may be a person's words.
             problems.append(str(error))
             places = [place for place in places if place[0] == "text"]
-        # The same keyword in another case is a person's, whose spelling counts.
-        spelled = {word.casefold(): word for word in others if word not in description.keywords}
-        keywords = [spelled.get(word.casefold(), word) for word in description.keywords]
-        description = replace(description, keywords=keywords)
         line, by_model = description.caption, by_model or description.caption
         if form := self._options.format:
             versions = [replace(caption, text=text) for text in (line, by_model)]

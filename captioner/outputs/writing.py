@@ -71,13 +71,11 @@ def _records(
             continue
         record = _record(row, language, problems)
         if not photo:
-            problems.add("missing image", f"{row.image}, {row.record}")
+            problems.add("missing image: see --images", f"{row.image}, {row.record}")
         elif record and (is_by_person(record) or not is_by_person(records.get(photo, {}))):
             records[photo] = record | {"image": photo}
     for sentence in problems.sentences:
         report(sentence)
-    if "missing image" in problems.kinds:
-        report(f"{problems.naming_images} FOLDER says where the photos of a table are")
     return records, len(problems)
 
 

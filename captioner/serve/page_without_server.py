@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from captioner.arrays import Array
 from captioner.backends.export_weights import Precision
 from captioner.backends.graph_captions import open_captions
 from captioner.backends.graph_file import STORED, external_weights
 from captioner.backends.graphs import search_inputs
 from captioner.caption.config import captioner_config
-from captioner.decoding.rules import Constraints
 from captioner.errors import UserError
 from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
 from captioner.model_folders import DEMO_PHOTO, GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder
@@ -71,6 +71,7 @@ def write_page(folder: Path, title: str | None = None) -> None:
     graphs = open_captions(model)
     config = captioner_config(model)
     constraints = graphs.constraints(config.search)
+    without_ngrams = replace(constraints, ngram_table=None)  # They have a file.
     if graphs.ngrams is not None:
         write_bytes(folder / NGRAMS_FILE, graphs.ngrams.astype("<i8").tobytes())
     preprocessing = to_mapping(graphs.preprocessing)
@@ -82,7 +83,7 @@ def write_page(folder: Path, title: str | None = None) -> None:
         "words": graphs.vocabulary.words,
         "search": to_mapping(config.search),
         "preprocessing": preprocessing,
-        "inputs": _inputs(constraints, len(graphs.vocabulary)),
+        "inputs": [*map(_stored, search_inputs(without_ngrams, len(graphs.vocabulary)))],
         "function_words": constraints.repeatable,
         "confidence": config.confidence and to_mapping(config.confidence),
     }
@@ -106,15 +107,12 @@ def write_page(folder: Path, title: str | None = None) -> None:
     write_text(worker, f"const KEPT = {json.dumps(kept)};\n{_static('service_worker.js')}")
 
 
-def _inputs(constraints: Constraints, vocabulary_size: int) -> list[dict[str, Any]]:
-    """The arrays of `search_inputs` as type, shape and values, without the n-grams."""
-    return [
-        {
-            name: {"type": array.dtype.name, "shape": array.shape, "values": array.ravel().tolist()}
-            for name, array in of_step.items()
-        }
-        for of_step in search_inputs(replace(constraints, ngram_table=None), vocabulary_size)
-    ]
+def _stored(arrays: dict[str, Array]) -> dict[str, Any]:
+    """Arrays as type, shape and values."""
+    return {
+        name: {"type": array.dtype.name, "shape": array.shape, "values": array.ravel().tolist()}
+        for name, array in arrays.items()
+    }
 
 
 def _static(name: str) -> str:
