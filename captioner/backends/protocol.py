@@ -127,8 +127,8 @@ class TranslationBackend(Backend, Protocol):
 def new_generator(backend: Backend, search: AnySearch) -> Generator:
     """The generator of the samples of all batches; None without sampling.
 
-    Raises `UserError` for a backend that draws no samples, lacks another option, or does not know
-    the words of the beginning.
+    Raises `UserError` for a backend that draws no samples, lacks another option, or cannot say the
+    beginning.
     """
     for name in search.model_dump(include={*backend.lacks}, exclude_defaults=True):
         needed = OF_TRANSFORMERS.get(name)
@@ -141,6 +141,8 @@ def new_generator(backend: Backend, search: AnySearch) -> Generator:
         lacking = {*backend.unknown(begin), *search.forbidden_words & {*begin}}  # type: ignore[attr-defined]
         if lacking:
             raise UserError(f"begin has words that cannot be said: {', '.join(sorted(lacking))}")
+        if hasattr(backend, "constraints"):  # Of n-grams.
+            backend.constraints(search)
     if not search.sample:
         return None
     if not backend.can_sample:

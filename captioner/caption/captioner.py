@@ -246,6 +246,11 @@ class Captioner:
         """The words of `without`, and their plurals, that the model knows."""
         return search.forbidden_words.difference(self.backend.unknown(search.forbidden_words))
 
+    def lacking_sentence(self, search: SearchOptions) -> str:
+        """Names the words of `without` that the model lacks; "" without any."""
+        lacking = ", ".join(self.backend.unknown(search.without.split()))
+        return lacking and f"'without' changes nothing for words that the model lacks: {lacking}"
+
 
 def caption_photos(
     captioner: Captioner,
@@ -271,8 +276,8 @@ def caption_photos(
     search = search or captioner.search
     backend = captioner.backend
     generator = new_generator(backend, search) if given is None else None
-    if search.without and (lacking := backend.unknown(search.without.split())):
-        note(f"'without' changes nothing for words that the model lacks: {', '.join(lacking)}")
+    if lacking := captioner.lacking_sentence(search):
+        note(lacking)
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
     if isinstance(photos, Sized):
         most = 1 if search.sample else MOST_WORKERS

@@ -11,7 +11,6 @@ the word itself where calibration saw it often enough.
 from __future__ import annotations
 
 import math
-from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -91,11 +90,6 @@ class Confidence(Config):
         """The sum of the word confidences above `least_true`; 0 without word confidences."""
         scores = [score for score in caption.word_confidence or () if score is not None]
         return sum(score - self.least_true for score in scores)
-
-    def degree(self, confidence: float) -> int:
-        """The third of confidences from the limit to the highest: 0, 1 or 2."""
-        third = (self.highest - self.unsure_below) / 3
-        return bisect([self.unsure_below + third, self.highest - third], confidence)
 
     def _of_words(self, caption: Caption) -> tuple[float | None, ...] | None:
         if self.words is None:

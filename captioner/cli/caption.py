@@ -149,6 +149,7 @@ def _captions(
     if not photos:
         return iter(())
 
+    from captioner.backends.protocol import new_generator
     from captioner.caption.captioner import caption_photos, explain_photos
     from captioner.loading import load
     from captioner.outputs.library import captioned_once
@@ -156,6 +157,7 @@ def _captions(
     machine = shared.machine(arguments, arguments.sample)
     model = load(options.model, **machine, calibration=options.calibration)
     search = model.search.override(**options.search)
+    new_generator(model.backend, search)  # Refuses options before a photo is read.
     translate = model.translation(options.language, search, arguments.translator)
     seconds, size = options.decoding_seconds, arguments.batch_size
 

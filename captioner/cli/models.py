@@ -40,6 +40,7 @@ def add_commands(commands: shared.Commands) -> None:
     about = "in which large weights are stored; all arithmetic is float32"
     add("--precision", f"{{{','.join(kinds)}}}", about, choices=kinds, default="float32")
     add("--page", "", "add a page for browsers, with onnxruntime-web, which npm fetches")
+    add("--title", "TEXT", shared.TITLE_HELP)
     add("--overwrite", "", "replace files of FOLDER")
 
     usage, summary = "convert CHECKPOINT --out FOLDER [options]", "convert others' models"
@@ -116,6 +117,8 @@ def run_export(arguments: argparse.Namespace) -> None:
     In Python: captioner.load("onnx/").caption("photo.jpg"). The page needs a
     web server for its files alone: photos stay in the browser.
     """
+    if arguments.title and not arguments.page:
+        raise UserError("--title needs --page")
     check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
     folder = Path(arguments.folder)
@@ -124,7 +127,7 @@ def run_export(arguments: argparse.Namespace) -> None:
     if arguments.page:
         from captioner.serve.page_without_server import export_page
 
-        stored = export_page(model, folder, arguments.precision)
+        stored = export_page(model, folder, arguments.precision, arguments.title)
     else:
         from captioner.caption.folder import export_model, load_model
 

@@ -40,7 +40,7 @@ def add_commands(commands: shared.Commands) -> None:
     nothing: dict[str, object] = {"action": "store_const", "const": [], "dest": "translator"}
     shared.add_option(either, "--no-translator", "", "leave out the tab that translates", **nothing)
     add = shared.add_group(parser, "page")
-    add("--title", "TEXT", "heading of the page")
+    add("--title", "TEXT", shared.TITLE_HELP)
     add("--edits", "FILE", "keep captions that are edited on the page, for write and train")
     add = shared.add_group(parser, "network")
     add("--host", "HOST", "address to listen on; 0.0.0.0 for all", default="127.0.0.1")

@@ -31,6 +31,7 @@ Add = Callable[..., None]
 
 MODEL_HELP = "a model folder, a name or hf://user/name"
 CALIBRATION_HELP = "the model's confidence, of captioner calibrate --out"
+TITLE_HELP = "heading of the page"
 OVERWRITE = "replace files that are there already"
 ON_PROBLEM: dict[str, object] = {"choices": ("refuse", "skip"), "default": "refuse"}
 FILE_FORMATS = ("coco", "karpathy", "flickr8k", "table")

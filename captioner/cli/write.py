@@ -23,7 +23,7 @@ def add_commands(commands: shared.Commands) -> None:
     add_outputs(shared.add_group(parser, "output"), _FIELDS)
     usage, summary = "unwrite PATH ... [options]", "take out of photos what captioner wrote"
     parser, add = shared.add_parser(commands, run_unwrite, usage, summary)
-    add("paths", "PATH", "photos, folders, patterns in quotes", nargs="+")
+    add("paths", "PATH", "photos, folders, patterns in quotes, tables of captions", nargs="+")
     add("--dry-run", "", "say what would be taken out, and do not")
 
 
@@ -49,7 +49,8 @@ def run_unwrite(arguments: argparse.Namespace) -> int:
 
       captioner unwrite photos/ --dry-run
 
-    Words of people that --overwrite-descriptions replaced come back.
+    Words of people that --overwrite-descriptions replaced come back. A text goes if it is the
+    caption in a table that is named, or in XMP.
     """
     from captioner.outputs.writing import unwrite_captions
     from captioner.vision.images import photo_files

@@ -67,11 +67,13 @@ class Merged(NamedTuple):
     keywords: that are captioner's now. replaced: words of a person, of which the packet has a copy.
         By an undo, both are captioner's words that it took out.
     is_taken_out: a person took captioner's description out: it is not written again.
+    is_there: all is in the photo already.
     """
 
     keywords: Sequence[str] = ()
     replaced: Sequence[str] = ()
     is_taken_out: bool = False
+    is_there: bool = False
 
 
 class XmpPacket:

@@ -33,11 +33,13 @@ class Written(NamedTuple):
     """What became of a photo's caption.
 
     files: paths by option, also of a text of a person that stays. kept: a person's words that stay.
+    changes: files that get other contents.
     """
 
     files: Mapping[str, str] = {}
     problems: Sequence[str] = ()
     kept: str = ""
+    changes: int = 0
 
 
 LEFT_OUT = Written()
@@ -123,7 +125,7 @@ class Descriptions:
         if kept:
             description = replace(description, keywords_only=True, by_person=False)
             self._say(f"{photo} keeps its description {kept!r}; {_OPTION} replaces it")
-        written = {}
+        written, changes = {}, 0
         for option, path in places:
             if kept and option == "xmp" and not (description.keywords or os.path.lexists(path)):
                 continue  # A new sidecar would be empty.
@@ -131,13 +133,15 @@ class Descriptions:
                 if path in self._shared:
                     raise UserError(SHARED)
                 if option == "text":
-                    kept = self._write_text(path, line, by_model) or kept
+                    kept_text, is_changed = self._write_text(path, line, by_model)
+                    kept = kept_text or kept
                 else:
-                    self._write(option, path, description)
+                    is_changed = self._write(option, path, description)
+                changes += is_changed
                 written[option] = os.fspath(path)
             except UserError as error:
                 problems.append(str(error))
-        return Written({} if self._options.dry_run else written, problems, kept)
+        return Written({} if self._options.dry_run else written, problems, kept, changes)
 
     def _beside(self, photo: str) -> Iterator[tuple[str, Path]]:
         """A photo and the files beside it, with their options.
@@ -178,25 +182,28 @@ class Descriptions:
         words = words_of_person(Path(photo), self._names, but_written=description.by_person)
         return "" if words == description.caption else words
 
-    def _write(self, option: str, path: Path, description: Description) -> None:
-        """Write a sidecar or into a photo."""
+    def _write(self, option: str, path: Path, description: Description) -> bool:
+        """Write a sidecar or into a photo; returns whether it changes."""
         if option == "embed":
             merged = self._embedder.embed(path, description, self._options.dry_run)
+            is_changed = not merged.is_there
         else:
             packet = read_sidecar(path)
             if not os.path.lexists(path):
                 packet.set_extension(self._raw_suffix(path)[1:].upper())
             merged = packet.merge(description)
-            self._replace(path, packet.as_file())
+            is_changed = self._replace(path, packet.as_file())
         if merged.is_taken_out and not description.keywords_only:
             self._say(f"{path}: a person took its caption out; {_OPTION} writes it again")
         is_described = description.keywords_only or merged.is_taken_out
         caption = [] if is_described else [description.caption]
         copy = f"captioner:before in {path}"
-        self._announce(path, [*caption, *merged.keywords], merged.replaced, copy)
+        if is_changed:
+            self._announce(path, [*caption, *merged.keywords], merged.replaced, copy)
+        return is_changed
 
-    def _write_text(self, path: Path, line: str, by_model: str) -> str:
-        """Write a text; returns a person's that stays."""
+    def _write_text(self, path: Path, line: str, by_model: str) -> tuple[str, bool]:
+        """Write a text; returns a person's that stays, and whether the file changes."""
         content, own = (f"{text}\n".encode(errors="backslashreplace") for text in (line, by_model))
         old = files.read_bytes(path) if os.path.lexists(path) else b""
         copy = next(path for path in copies(path) if not os.path.lexists(path))
@@ -204,23 +211,25 @@ class Descriptions:
         if old.strip() not in (b"", content.strip(), own.strip()):
             if not self._options.overwrite_descriptions:
                 self._say(f"{path} holds another text; {_OPTION} replaces it")
-                return files.read_text(path).strip()
+                return files.read_text(path).strip(), False
             replaced = [old.decode(errors="replace").strip()]
             self._replace(copy, old)
-        self._replace(path, content)
-        self._announce(path, [line], replaced, f"{copy}")
-        return ""
+        is_changed = self._replace(path, content)
+        if is_changed:
+            self._announce(path, [line], replaced, f"{copy}")
+        return "", is_changed
 
-    def _replace(self, path: Path, content: bytes) -> None:
-        """Write a file; in a dry run, check that it can be written."""
+    def _replace(self, path: Path, content: bytes) -> bool:
+        """Write a file unless it is so; in a dry run, check that it can be. Whether it changes."""
+        if os.path.isfile(path) and files.read_bytes(path) == content:
+            return False
         if not self._options.dry_run:
-            if not os.path.isfile(path) or files.read_bytes(path) != content:
-                files.write_bytes(path, content)
-            return
+            files.write_bytes(path, content)
+            return True
         with files.refuse_os_errors(f"cannot write {path}"), suppress(FileNotFoundError):
-            if os.path.isdir(path) or not os.stat(path):  # Its name may be too long.
-                raise UserError(f"cannot write {path}: it is a folder")
+            os.stat(path)  # Its name may be too long.
         files.check_writable(f"writing {path}", Path(os.path.realpath(path)).parent)
+        return True
 
     def _announce(self, path: Path, texts: list[str], replaced: Sequence[str], copy: str) -> None:
         """Name what a dry run would write, and the words of a person that are replaced."""

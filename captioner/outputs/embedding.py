@@ -73,7 +73,7 @@ class Embedder:
         merged, changes = _merge(packet, iptc, description)
         is_unchanged = packet.as_block() == before or not (packets or not packet.is_empty)
         if is_unchanged and not changes:
-            return merged
+            return merged._replace(is_there=True)
         if not packets:  # Nothing that exiftool alone sees is replaced.
             changes += ["-if", "not $XMP"]
         problem = f"cannot embed the caption in {photo}"

@@ -13,9 +13,11 @@ from captioner import files
 from captioner.errors import UserError, counted
 from captioner.outputs.library import move_record, moved_photos, remove_own_sidecar
 from captioner.outputs.options import PLACES, OutputOptions
-from captioner.outputs.records import SAVED, Record, is_by_person
+from captioner.outputs.records import SAVED, Record, file_state, is_by_person, is_unchanged
 from captioner.text.languages import ENGLISH
+from captioner.vision.digest import photo_digest
 from captioner.vision.images import ImageSource, Report
+from captioner.vision.shards import source_status
 
 NameOf = Callable[[Record], str]
 Revise = Callable[[Record], bool]
@@ -47,6 +49,7 @@ class JsonLines:
         """The record of each photo, but for failures; those by people are marked.
 
         Those of photos that are gone follow new photos of the same digest, or --prune drops them.
+        Those of photos of which only the metadata changed get the state of their files.
         Reports photos that are gone, and lines without a record, which are moved to another file.
         All records stay in the file until new ones replace them: a killed run loses none. A missing
         file is made: a run that is killed before its first record can be resumed.
@@ -68,24 +71,23 @@ class JsonLines:
             if new_name := moved.get(record["image"]):
                 changes["moved record"] += 1
                 move_record(record, new_name)
-            is_stale = record["image"] in stale and not is_by_person(record)
+            name = record["image"]
+            is_changed = name in photos and not is_unchanged(photos[name], record)
+            if is_changed and photo_digest(name) == record.get("photo_digest"):
+                record |= file_state(source_status(photos[name]))
+            is_stale = name in stale and not is_by_person(record)
             if is_stale:
                 changes.update({"pruned record": 1, "pruned sidecar": remove_own_sidecar(record)})
             return not is_stale
 
         gone: dict[str, int] = {}
-        undigested = 0
         for record in self._rewrite(name_of, revise):
             photo = record["image"]
             if "error" in record and "by" not in record:
                 continue
-            undigested += "digest" not in record
             if photo in absent:
                 gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
             yield record
-        if undigested:
-            old = f"{counted(undigested, 'record')} of an older version"
-            self._report(f"{self._path} keeps {old}, without a digest of weights")
         for what, number in changes.items():
             self._report(f"{self._path}: {counted(number, what)}")
         if gone:

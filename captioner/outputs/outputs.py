@@ -140,7 +140,7 @@ class Outputs:
         places = self._descriptions.files(photo, confidence) if photo in self._photos else ()
         if _has_files(record, places) or not record.get("caption"):
             return record
-        written, problems, kept = self._descriptions.write_record(record)
+        written, problems, kept, _ = self._descriptions.write_record(record)
         for problem in problems:
             report(problem)
         outcome = "not written" if problems else "written from the table"

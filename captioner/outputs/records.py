@@ -118,14 +118,13 @@ def origin_of(options: OutputOptions) -> Record:
 
 
 def is_by_person(record: Record) -> bool:
-    """Whether a person wrote the caption of a record: it is marked, or differs from its words."""
-    versions = [record, record.get("original") or {}, *record.get("alternatives", [])]
-    return record.get("by") == "person" or any(map(_is_edited, versions))
+    """Whether a person wrote the caption of a record: it is marked, or differs from its words.
 
-
-def _is_edited(version: Record) -> bool:
-    shown, words = version.get("caption", "").split(), version.get("words")
-    return words is not None and shown not in (sentence(words).split(), " ".join(words).split())
+    Those of its alternatives do not count.
+    """
+    shown, words = record.get("caption", "").split(), record.get("words")
+    of_model = (shown,) if words is None else (sentence(words).split(), " ".join(words).split())
+    return record.get("by") == "person" or shown not in of_model
 
 
 def caption_of(record: Record, name: str, status: os.stat_result | None = None) -> Caption:

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from itertools import chain, product, takewhile
 from pathlib import Path
@@ -28,6 +28,7 @@ from captioner.vision.images import Report
 _WRITERS = 2  # Threads; more of them wait for each other.
 _UNDO = Description("", (), undo=True)
 _KINDS = {".xmp": "sidecars", ".txt": "texts"}
+_TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
 def write_captions(
@@ -40,6 +41,26 @@ def write_captions(
     options: `language` is that of people's rows which name none.
     images: the photos' folder; by default the working folder, or else the table's.
     """
+    records, problems = _records(table, images, options.language, report)
+    mend_torn(records, report)
+    counts = Counter({"not written": problems})
+    photos = {photo: photo for photo in records}
+    workers = 0 if options.embed else _WRITERS  # Exiftool writes one after the other.
+    with closing(Descriptions(options, photos, report)) as descriptions:
+        for written in in_background(descriptions.write_record, records.values(), workers):
+            for problem in {*written.problems} - {SHARED}:
+                report(problem)
+            outcome = "described" if written.changes else "described already"
+            outcome = "kept a person's words" if written.kept else outcome
+            outcome = "left out" if written is LEFT_OUT else outcome
+            counts["not written" if written.problems else outcome] += 1
+    return counts
+
+
+def _records(
+    table: str, images: str | None, language: str | None, report: Report
+) -> tuple[dict[str, Record], int]:
+    """The record of each photo of a table, as `write_captions` chooses it; counts problems."""
     problems = Problems("skip", f"table {table}")
     folders = [Path(images)] if images else [Path(), Path(table).parent]
     records: dict[str, Record] = {}
@@ -48,25 +69,14 @@ def write_captions(
         photo = str(next(filter(os.path.isfile, paths), ""))
         if str(row.cells.get("rank") or 1) != "1":  # Another of several captions.
             continue
-        record = _record(row, options.language, problems)
+        record = _record(row, language, problems)
         if not photo:
-            problems.add("missing image", f"{row.image}, {row.record}")
+            problems.add("missing image: see --images", f"{row.image}, {row.record}")
         elif record and (is_by_person(record) or not is_by_person(records.get(photo, {}))):
             records[photo] = record | {"image": photo}
     for sentence in problems.sentences:
         report(sentence)
-    mend_torn(records, report)
-    counts = Counter({"not written": len(problems)})
-    photos = {photo: photo for photo in records}
-    workers = 0 if options.embed else _WRITERS  # Exiftool writes one after the other.
-    with closing(Descriptions(options, photos, report)) as descriptions:
-        for written in in_background(descriptions.write_record, records.values(), workers):
-            for problem in {*written.problems} - {SHARED}:
-                report(problem)
-            outcome = "kept a person's words" if written.kept else "described"
-            outcome = "left out" if written is LEFT_OUT else outcome
-            counts["not written" if written.problems else outcome] += 1
-    return counts
+    return records, len(problems)
 
 
 def _record(row: TableRow, language: str | None, problems: Problems) -> Record:
@@ -101,7 +111,14 @@ def unwrite_captions(
 
     The words of people that it had replaced come back, in texts too. Returns the count of files by
     kind. is_dry: say what would be taken out, and do not.
+
+    photos: also tables of captions, as `write_captions` takes them, which stand for their photos. A
+        text without a copy goes if it is the caption in such a table, or in captioner's XMP.
     """
+    tables = {name for name in photos if Path(name).suffix.lower() in _TABLES}
+    read = (_records(table, None, None, report)[0] for table in sorted(tables))
+    records = dict(chain.from_iterable(map(dict.items, read)))
+    photos = [name for name in dict.fromkeys([*photos, *records]) if name not in tables]
     names = cache(spellings)
     counts = Counter(dict.fromkeys(_KINDS.values(), 0))
     mend_torn(photos, report)
@@ -120,7 +137,9 @@ def unwrite_captions(
             for path in filter(os.path.isfile, places):
                 try:
                     if path == text:
-                        done = _restore(text, photo, names, is_dry)
+                        record = records.get(str(photo), {})
+                        done = _restore(text, photo, names, record.get("caption"), is_dry)
+                        counts["texts left: no XMP or table has their words"] += not done.replaced
                     elif path.suffix.lower() == ".xmp":
                         done = _clear(path, is_dry)
                     else:
@@ -149,13 +168,24 @@ def _clear(sidecar: Path, is_dry: bool) -> Merged:
     return done
 
 
-def _restore(text: Path, photo: Path, names: Spellings, is_dry: bool) -> Merged:
-    """Put back the last text that a caption replaced; a text without a copy has no mark."""
+def _restore(
+    text: Path, photo: Path, names: Spellings, caption: str | None, is_dry: bool
+) -> Merged:
+    """Put back the last text that a caption replaced, or remove a caption that replaced none.
+
+    caption: of a table; without it, captioner's XMP has the caption. What it has of a person may
+    have been the text before.
+    """
     content = files.read_bytes(text).decode(errors="replace").strip()
     last = [*takewhile(os.path.lexists, copies(text))][-1:]
-    described = photo_descriptions(photo, names, by_person=True) if last else ()
-    if (content, True) not in ((caption, is_own) for _, caption, is_own in described):
+    own_words = {caption}
+    with suppress(UserError):
+        described = photo_descriptions(photo, names, by_person=bool(last))
+        own_words.update(words for _, words, is_own in described if is_own)
+    if content not in own_words:
         return Merged()
-    if not is_dry:
+    if not is_dry and last:
         files.replace(last[0], text)
+    elif not is_dry:
+        text.unlink()
     return Merged(replaced=[content])

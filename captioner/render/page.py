@@ -180,10 +180,7 @@ def jpeg_address(photo: Image.Image) -> str:
 
 
 def phrases(language: str) -> SimpleNamespace:
-    """The words of `phrases.json` for a language's tag, such as "de-CH"; English for others.
-
-    sure: in three degrees, from the least.
-    """
+    """The words of `phrases.json` for a language's tag, such as "de-CH"; English for others."""
     texts = json.loads(static_file("phrases.json"))
     code = language.partition("-")[0]
     code = code if code in texts else ENGLISH

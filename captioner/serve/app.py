@@ -103,12 +103,13 @@ async def caption(
     A photo that cannot be read has an error in its place; where none can, the status is 422.
     """
     captioned = await _captioned(form, service, drawn=form.preview)
-    of_model = service.captioner.confidence
-    to_answer = partial(photo_answer, confidence=of_model, maps=form.maps, preview=form.preview)
+    note = service.captioner.lacking_sentence(SearchOptions(without=form.without or ""))
+    to_answer = partial(photo_answer, maps=form.maps, preview=form.preview)
 
     def answer() -> str:
         photos = [photo if isinstance(photo, Failed) else to_answer(photo) for photo in captioned]
-        answer = CaptionsAnswer.model_validate({"photos": photos}, from_attributes=True)
+        content = {"photos": photos, "note": note or None}
+        answer = CaptionsAnswer.model_validate(content, from_attributes=True)
         return answer.model_dump_json(exclude_none=True)
 
     # In a thread: many maps take a second, in which the server would answer nobody.

@@ -11,11 +11,9 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, J
 
 from captioner import __version__
 from captioner.caption.caption import Caption, sentence
-from captioner.caption.confidence import Confidence
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
-from captioner.render.page import jpeg_address, phrases
+from captioner.render.page import jpeg_address
 from captioner.serve import Limits
-from captioner.text.languages import ENGLISH
 from captioner.vision.images import original_size
 
 _NAME = r"^[^\x00-\x1f\x7f]*$"  # Without control characters.
@@ -125,7 +123,6 @@ class CaptionAnswer(BaseModel):
     word_log_probabilities: list[float]
     confidence: float | None = Field(None, description="share of words that people would use")
     sure: bool | None = None
-    confidence_in_words: str | None = None
     word_confidence: list[float | None] | None = Field(
         None, description="probability that people say each word, or the same in other words"
     )
@@ -163,6 +160,7 @@ class CaptionsAnswer(BaseModel):
     """Captions of photos, in their order."""
 
     photos: list[PhotoAnswer | UnreadablePhoto]
+    note: str | None = Field(None, description="names words of `without` that the model lacks")
 
 
 class TranslationAnswer(BaseModel):
@@ -233,19 +231,13 @@ class ModelsAnswer(BaseModel):
     limits: Limits
 
 
-def photo_answer(
-    caption: Caption, confidence: Confidence | None, maps: bool, preview: bool
-) -> dict[str, object]:
-    """The fields of a `PhotoAnswer`, with maps and a preview if asked for.
-
-    confidence: the model's.
-    """
+def photo_answer(caption: Caption, maps: bool, preview: bool) -> dict[str, object]:
+    """The fields of a `PhotoAnswer`, with maps and a preview if asked for."""
     photo: Any = caption.photo  # Decoded.
     width, height = original_size(photo)
     captions = []
     for version in (caption, *caption.alternatives):
-        in_words = confidence_in_words(version, confidence)
-        answer = {**version.to_dict(), "confidence_in_words": in_words}
+        answer = version.to_dict()
         if maps:
             answer["maps"] = np.asarray(version.attention, float).round(_PLACES).tolist()
         captions.append(answer)
@@ -257,19 +249,3 @@ def photo_answer(
         "captions": captions,
         "preview": jpeg_address(photo) if preview else None,
     }
-
-
-def confidence_in_words(caption: Caption, confidence: Confidence | None) -> str | None:
-    """A caption's confidence as a phrase in its language; None where the model has none.
-
-    A translation has the phrase alone: the share of words counts those of the English caption.
-    confidence: the model's.
-    """
-    share = caption.shown_confidence
-    if confidence is None or share is None:
-        return None
-    sure = phrases(caption.language or ENGLISH).sure  # In three degrees.
-    level = caption.drawn_doubt or sure[confidence.degree(share)]
-    if caption.language is not None:
-        return level
-    return f"{level}: people would use about {100 * share:.0f} % of its words"

@@ -9,17 +9,17 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from captioner.arrays import Array
 from captioner.backends.export_weights import Precision
 from captioner.backends.graph_captions import open_captions
 from captioner.backends.graph_file import STORED, external_weights
 from captioner.backends.graphs import search_inputs
 from captioner.caption.config import captioner_config
-from captioner.decoding.rules import Constraints
 from captioner.errors import UserError
 from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
 from captioner.model_folders import DEMO_PHOTO, GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder
 from captioner.model_saving import copy_model, saving
-from captioner.render.page import static_file, viewer_script
+from captioner.render.page import escaped, static_file, viewer_script
 from captioner.schema import to_mapping
 from captioner.weight_files import StoredTensor, weights_header
 
@@ -45,8 +45,11 @@ def has_graphs_for_browsers(folder: ModelFolder) -> bool:
     return all(external[name] == tensors.get(name.removesuffix(STORED)) for name in external)
 
 
-def export_page(model: ModelFolder, folder: Path, precision: Precision = "float32") -> str:
-    """Write a captioner's graphs and the page for them; returns how weights are stored."""
+def export_page(model: ModelFolder, folder: Path, precision: Precision, title: str | None) -> str:
+    """Write a captioner's graphs and the page for them; returns how weights are stored.
+
+    title: heading of the page.
+    """
     if precision == "float32" and has_graphs_for_browsers(model):
         stored = "weights as in MODEL"
         with saving(folder) as files:
@@ -56,17 +59,18 @@ def export_page(model: ModelFolder, folder: Path, precision: Precision = "float3
 
         stored = f"weights in {precision}"
         export_model(load_model(model.path), folder, precision)
-    write_page(folder)
+    write_page(folder, title)
     return stored
 
 
-def write_page(folder: Path) -> None:
-    """Write the page into a folder with graphs; npm fetches `RUNTIME`."""
+def write_page(folder: Path, title: str | None = None) -> None:
+    """Write the page into a folder with graphs; npm fetches `RUNTIME`. title: its heading."""
     _write_runtime(folder)
     model = ModelFolder(folder)
     graphs = open_captions(model)
     config = captioner_config(model)
     constraints = graphs.constraints(config.search)
+    without_ngrams = replace(constraints, ngram_table=None)  # They have a file.
     if graphs.ngrams is not None:
         write_bytes(folder / NGRAMS_FILE, graphs.ngrams.astype("<i8").tobytes())
     preprocessing = to_mapping(graphs.preprocessing)
@@ -78,7 +82,7 @@ def write_page(folder: Path) -> None:
         "words": graphs.vocabulary.words,
         "search": to_mapping(config.search),
         "preprocessing": preprocessing,
-        "inputs": _inputs(constraints, len(graphs.vocabulary)),
+        "inputs": [*map(_stored, search_inputs(without_ngrams, len(graphs.vocabulary)))],
         "function_words": constraints.repeatable,
         "confidence": config.confidence and to_mapping(config.confidence),
     }
@@ -89,7 +93,9 @@ def write_page(folder: Path) -> None:
     write_text(folder / "page.js", script)
     write_text(folder / "page.css", static_file("pages.css"))
     write_bytes(folder / "example.jpg", DEMO_PHOTO.read_bytes())
-    for name in ("index.html", "captioner.js", "worker.js", "onnxruntime-web.LICENSE.txt"):
+    page = _static("index.html").replace("captioner</", f"{escaped(title or 'captioner')}</")
+    write_text(folder / "index.html", page)
+    for name in ("captioner.js", "worker.js", "onnxruntime-web.LICENSE.txt"):
         write_text(folder / name, _static(name))
     digest = hashlib.sha256()
     worker = folder / "service_worker.js"  # An earlier export may have left one.
@@ -100,9 +106,8 @@ def write_page(folder: Path) -> None:
     write_text(worker, f"const KEPT = {json.dumps(kept)};\n{_static('service_worker.js')}")
 
 
-def _inputs(constraints: Constraints, vocabulary_size: int) -> dict[str, object]:
-    """The arrays of `search_inputs` as type, shape and values, without the n-grams."""
-    arrays = search_inputs(replace(constraints, ngram_table=None), vocabulary_size)[-1]
+def _stored(arrays: dict[str, Array]) -> dict[str, object]:
+    """Arrays as type, shape and values."""
     return {
         name: {"type": array.dtype.name, "shape": array.shape, "values": array.ravel().tolist()}
         for name, array in arrays.items()

@@ -21,11 +21,20 @@ from captioner.text.languages import (
     is_english,
     is_noun,
     language_tag,
+    word_kinds,
 )
 from captioner.translate.translation import Translation
 
 if TYPE_CHECKING:
     from captioner.translate.translator import Translator
+
+_CONTEXT = "the {} is standing in the water"
+_MORE_CONTEXTS = {
+    "number": ["{} zebras are running in the grass"],
+    "action": ["a zebra {} in the deep water", "two zebras are {} in the water"],
+}
+"""Sentences in which words are translated, by kind. Where a translator gives a word no place, the
+rare zebra has it, which a caption seldom lacks."""
 
 LEAST_ALIGNMENT = 1 / 2  # Share of a word's largest weight; smaller ones do not count.
 
@@ -128,14 +137,15 @@ def avoiding(translator: Translator, language: str, words: frozenset[str]) -> Tr
     """
     name = {"de": "german", "fr": "french"}.get(language.partition("-")[0])
     stem: Callable[[str], str] = snowballstemmer.stemmer(name).stemWord if name else str
-    forms = sorted(words - FUNCTION_WORDS)
-    maps, terms = np.zeros((7, 1, 1), np.float32), (0.0,) * 7
-    splits = [("the", form, "is", "standing", "in", "the", "water") for form in forms]  # T = 7
-    given = [
-        Caption(" ".join(each), each, 0.0, terms, maps, keywords=(each[1],)) for each in splits
-    ]
+    maps, terms = np.zeros((7, 1, 1), np.float32), (0.0,) * 7  # T = 7
+    given = []
+    for form in sorted(words - FUNCTION_WORDS):
+        for context in (_CONTEXT, *_MORE_CONTEXTS.get(word_kinds([form])[0] or "", ())):
+            text = context.format(form)
+            given.append(Caption(text, (*text.split(),), 0.0, terms, maps, keywords=(form,)))
     stems: set[str] = set()
-    for form, found in zip(forms, _translate(given, translator, language), strict=True):
+    for caption, found in zip(given, _translate(given, translator, language), strict=True):
+        form = caption.keywords[0]
         cases = [str] if name == "german" and is_noun(form) else [str.lower, str.capitalize]
         stems |= {stem(case(word)) for word in found.keywords for case in cases}
     if not stems:

@@ -60,14 +60,6 @@ def test_the_confidence_of_words_by_hand() -> None:
     assert "word_confidence" not in plain.to_dict()
 
 
-@pytest.mark.parametrize("limit", [0.0, 0.25, 0.6, 0.9])
-def test_degrees_are_thirds_from_the_limit_to_the_highest_of_calibration(limit: float) -> None:
-    confidence = Confidence(weights=WEIGHTS, unsure_below=limit, highest=0.9)
-    steps = np.linspace(limit, 0.9, 7)[1::2]  # The middle of each third.
-    assert [*map(confidence.degree, steps)] == ([2, 2, 2] if limit == 0.9 else [0, 1, 2])
-    assert [confidence.degree(share) for share in (limit, 1.0)] == [2 * (limit == 0.9), 2]
-
-
 @pytest.mark.parametrize("limit", range(1, 100))
 def test_no_rounding_crosses_the_limit(limit: int) -> None:
     model = Confidence(weights=WEIGHTS, unsure_below=limit / 100)

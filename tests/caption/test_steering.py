@@ -94,12 +94,13 @@ def test_translations_lack_what_the_words_mean(language: str) -> None:
     captions = [
         Caption(t, tuple(t.split()), 0.0, (0.0,) * 9, maps[: len(t.split())]) for t in texts
     ]
-    words = SearchOptions(without="man,woman,boy,girl,people").forbidden_words
+    words = SearchOptions(without="man,woman,boy,girl,people,two,playing").forbidden_words
     translator = load_translator(LANGUAGES[language])
     kept = avoiding(translator, language, words)
     found = translate_captions(captions, kept, language)
     said = " ".join(each.text for each in found).lower()
-    meant = "mann männer frau junge mädchen menschen homme femme garçon fille personne"
+    meant = "mann männer frau junge mädchen menschen zwei spielt spiele spielend"
+    meant += " homme femme garçon fille personne deux joue jouent"
     plain = " ".join(each.text for each in translate_captions(captions, translator, language))
     assert sum(word in plain.lower() for word in meant.split()) >= 3
     assert not [
@@ -113,6 +114,10 @@ def test_what_cannot_be_said_is_named(folder: Path, capsys: Output, refused: Ref
     assert "cannot be said: hovercraft, my" in refused([*command, "--begin", "My hovercraft"])
     assert "cannot be said: dogs" in refused([*command, "--begin", "dogs", "--without", "dog"])
     assert "more words than" in refused([*command, "--begin", "a dog a", "--maximum-length", "2"])
+    with pytest.MonkeyPatch.context() as patch:  # Before a photo is read.
+        patch.setattr("captioner.outputs.library.equal_photos", None)
+        known = ["caption", "--model", "default", "a.png"]
+        assert "people wrote no caption" in refused([*known, "--begin", "cow a photo"])
     assert main([*command, "--without", "hovercraft,dog"]) == 0
     assert "words that the model lacks: hovercraft\n" in capsys.readouterr().err
     assert main([*command, "--resume", "--without", "dog, hovercraft", "--quiet"]) == 0

@@ -267,7 +267,9 @@ def assert_dry_run_is_true(folder: Path, states: list[Any], options: list[str]) 
     ]
     after = contents(folder)
     kept = {path for path, content in after.items() if path.endswith(".txt") and b"my" in content}
-    assert {path for each in written.values() for path in each.values()} - kept == told.keys()
+    paths = {path for each in written.values() for path in each.values()}
+    changed = {path for path in paths if after[path] != before.get(path)}
+    assert changed - kept == told.keys()
     copies = {f"{path}.before" for path in told}
     assert {path for path in after if after[path] != before.get(path)} <= told.keys() | copies
     for path, sentence in told.items():

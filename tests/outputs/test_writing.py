@@ -49,12 +49,20 @@ def test_captions_of_any_table_are_written_and_a_persons_stay(folder: Path, caps
         assert words_of_person(Path("a.png")) == Path("a.txt").read_text().strip() == MINE
         assert packet("b.png").own_texts("description") == [Path("b.txt").read_text().strip()]
         before = [path.stat() for path in Path().glob("*.[xt][mx]*")]
+        capsys.readouterr()
+        assert main(["write", name, "--xmp", "--text", "--dry-run"]) == 0
+        assert capsys.readouterr().err == "captioner: 2 described already\n"
         assert main(["write", name, "--xmp", "--text"]) == 0
         assert before == [path.stat() for path in Path().glob("*.[xt][mx]*")]
         assert main([*CAPTION, "a.png", "--xmp"]) == 0  # A machine's caption does not replace it.
         assert packet("a.png").descriptions == [MINE]
-        assert main(["unwrite", "a.png", "b.png"]) == 0
-        assert not [*Path().glob("*.xmp")]
+        capsys.readouterr()
+        Path("c.txt").write_text("Mine")
+        assert main(["unwrite", "a.png", "b.png", "c.png"]) == 0
+        assert "2 texts left" in capsys.readouterr().err  # A person's, and Mine.
+        assert [*Path().glob("*.xmp")] == [*Path().glob("b.txt")] == []
+        assert main(["write", name, "--text"]) == main(["unwrite", name]) == 0
+        assert [*Path().glob("*.txt")] == [Path("c.txt")]
         Path("a.txt").write_text(" ".join(words))  # The model's, which gives way.
         capsys.readouterr()
 
@@ -70,8 +78,9 @@ def test_a_persons_own_file_is_written_in_its_language_and_written_again(
         Path("sub/edits.csv").write_text(rows)
         assert main(["write", "sub/edits.csv", "--xmp", "--language", "de"]) == 2
         errors = capsys.readouterr().err
-        assert "1 missing image (gone.png, line 3)" in errors
-        assert errors.endswith("captioner: 1 not written, 2 described, 1 left out\n")
+        assert "1 missing image: see --images (gone.png, line 3)" in errors
+        done = "2 described" if caption == "Zwei Hunde" else "1 described, 1 described already"
+        assert errors.endswith(f"captioner: 1 not written, {done}, 1 left out\n")
         assert packet("a.png").descriptions == [f"-{caption}"]
         assert f'xml:lang="de">-{caption}<' in Path("a.xmp").read_text(encoding="utf-8")
     Path("c.jsonl").write_text(
@@ -176,3 +185,18 @@ def test_the_words_of_a_person_come_back_also_as_texts(folder: Path, capsys: Out
     assert not Path("r.xmp").exists()
     assert main(["unwrite", "gone.png"]) == 2
     assert "gone.png does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.exiftool
+def test_photos_whose_pixels_stay_are_not_captioned_again(
+    folder: Path, capsys: Output, monkeypatch: Patch
+) -> None:
+    photos = [str(save_photo(Path(name))) for name in ("a.jpg", "c.png", "d.webp")]
+    command = [*CAPTION, *photos, "--jsonl", "o.jsonl", "--resume"]
+    assert main(command) == main(["write", "o.jsonl", "--embed"]) == 0
+    subprocess.run(["exiftool", "-q", "-overwrite_original", "-Rating=4", *photos], check=True)
+    monkeypatch.setattr("captioner.loading.load", None)
+    for _ in range(2):
+        assert main(command) == 0
+        assert "3 of 3 photos are captioned already" in capsys.readouterr().err
+        monkeypatch.setattr("captioner.outputs.json_lines.photo_digest", None)  # Once is enough.

@@ -310,6 +310,9 @@ def test_the_page_asks_for_the_token_once_and_an_allowed_site_sends_it(
             page = open_page()
             page.goto(server.address)
             form = page.locator("#token-dialog")
+            form.get_by_role("button", name="Cancel").click()
+            expect(page.get_by_role("alert")).to_be_visible()
+            page.click("#choose")  # It asks again.
             form.get_by_label("Token").fill("wrong")
             page.keyboard.press("Enter")
             expect(form.get_by_role("alert")).to_have_text("The server refuses this token.")

@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = WordWeights(intercept=-2, probability=4, caption=1, both=-0.5, position=-0.1)
     words = words.replace(offsets={"cat": -9})
     model.confidence = model.confidence.replace(words=words)
-    model.search = model.search.replace(truth_weight=2.0)
+    model.search = model.search.replace(truth_weight=2.0, begin="a close up")
     export_model(model, folder, "int8")
     write_page(folder)
     return folder
@@ -163,7 +163,8 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
         words = (site / "vocabulary.json").read_text()
         (site / "vocabulary.json").write_text(words.replace('"cat"', '"ocelot"'))
         drop_digests(site)
-        write_page(site)
+        write_page(site, "My <trip>")
+        assert '"name">My &lt;trip&gt;</h1>' in (site / "index.html").read_text()
         page.reload()
         name = (site / "service_worker.js").read_text().split('"')[1]
         # All but the licence, the service worker, and what only Python reads.

@@ -3,16 +3,14 @@
 import base64
 import io
 import json
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-import torch
 from PIL import Image, ImageOps
-from samples import confidence_weights, photo_bytes
 from samples import photo as picture
+from samples import photo_bytes
 from serve_samples import (
     SENTENCES,
     as_directly,
@@ -25,14 +23,12 @@ from serve_samples import (
     problem,
 )
 
-from captioner.caption.caption import Caption
-from captioner.caption.confidence import Confidence
 from captioner.decoding.options import SAMPLING
 from captioner.render.overlay import MappedCaption
 from captioner.render.page import PageItem, html_page
 from captioner.render.panels import frames
 from captioner.serve import UNDETERMINED
-from captioner.serve.messages import DrawnCaption, confidence_in_words
+from captioner.serve.messages import DrawnCaption
 from captioner.serve.service import Service
 
 
@@ -58,6 +54,8 @@ def test_the_search_is_the_one_asked_for_and_a_seed_repeats_samples(client: http
     (steered,) = caption(client, files(3), begin="the dog", without="man,water")
     assert steered["captions"][0]["words"][:2] == ["the", "dog"]
     assert set(steered["captions"][0]["keywords"]) == {"dog"}
+    answer = client.post("/api/caption", files=files(3), data={"without": "man,hovercraft"})
+    assert answer.json()["note"].endswith("words that the model lacks: hovercraft")
     (wide,) = caption(client, files(3), n_best="5")  # More than the model's own beam of three.
     assert len(wide["captions"]) == 5
     own = client.get("/api/model").json()["captioner"]["search"]
@@ -163,24 +161,6 @@ def test_each_language_has_its_translator_and_captions_need_its_maps() -> None:
         assert client.get("/api/model").json()["translators"] == {}
         answer = client.post("/api/translate", json={"sentences": ["A man runs."]})
         assert "no translation model" in problem(answer, 404)
-
-
-def test_confidence_is_said_in_words() -> None:
-    maps = torch.ones(1, 1, 1)
-    weights = confidence_weights(0.0, 0.0, 0.0, 0.0, 0.0)
-    model = Confidence(weights=weights, unsure_below=0.6, highest=0.75)
-    for confidence, sure, said, in_german in (
-        (0.01, False, "not sure: people would use about 1 % of its words", "nicht sicher"),
-        (0.5999, False, "not sure: people would use about 59 % of its words", "nicht sicher"),
-        (0.6, True, "somewhat sure: people would use about 60 %", "einigermaßen sicher"),
-        (0.66, True, "fairly sure: people would use about 66 %", "ziemlich sicher"),
-        (0.71, True, "quite sure: people would use about 71 % of its words", "sehr sicher"),
-        (1.0, True, "quite sure: people would use about 100 % of its words", "sehr sicher"),
-    ):
-        made = Caption("dog", ("dog",), -3.0, (-1.0,), maps, confidence=confidence, sure=sure)
-        assert said in (confidence_in_words(made, model) or "")
-        assert confidence_in_words(replace(made, language="de"), model) == in_german
-        assert confidence_in_words(made, None) is None
 
 
 def drawn(client: httpx.Client, *seeds: int, **fields: Any) -> Any:

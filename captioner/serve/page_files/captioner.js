@@ -19,10 +19,11 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     float32: (values) => Float32Array.from(values),
   };
 
-  // The rules of the search, as `search_inputs` of captioner/backends/graphs.py makes them.
-  const rules = Object.fromEntries(Object.entries(description.inputs).map(
-    ([name, { type, shape, values }]) => [name, tensor(type, arrayOf[type](values), ...shape)]));
-  if (ngrams) rules.ngram_table = tensor("int64", ngrams, ngrams.length);
+  // The rules of each step, as `search_inputs` of captioner/backends/graphs.py makes them; the last
+  // are those of all later steps.
+  const table = ngrams && { ngram_table: tensor("int64", ngrams, ngrams.length) };
+  const rules = description.inputs.map((inputs) => ({ ...table, ...Object.fromEntries(Object.entries(inputs).map(
+    ([name, { type, shape, values }]) => [name, tensor(type, arrayOf[type](values), ...shape)])) }));
 
   // The first rows of a tensor (1, K, ...).
   const narrow = ({ type, data, dims: [, rows, ...rest] }, width) => {
@@ -49,7 +50,7 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     };
     const steps = [];
     for (let live = 1; live && steps.length <= search.maximum_length;) {
-      const step = await sessions.step.run({ ...beam, ...rules });
+      const step = await sessions.step.run({ ...beam, ...rules[Math.min(steps.length, rules.length - 1)] });
       steps.push(step);
       live = Number(step.live_counts.data[0]);
       beam = Object.fromEntries(Object.entries(beam).map(([name, before]) => {

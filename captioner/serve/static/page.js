@@ -33,8 +33,20 @@ const startTabs = () => {
   if (wanted) select(wanted);
 };
 
+// Where the server does not answer, or its token is not given, a click tries again.
+const answered = async () => {
+  try {
+    return await api.model();
+  } catch (error) {
+    showError(error);
+    await new Promise((resolve) => { addEventListener("click", resolve, { once: true }); });
+    showError(null);
+    return answered();
+  }
+};
+
 try {
-  const model = await api.model();
+  const model = await answered();
   const heading = document.querySelector("h1");
   document.title = heading.textContent = model.title || heading.textContent;
   startPhotos(model);

@@ -12,6 +12,12 @@ const SETTING_DELAY_MS = 250; // wait after a changed setting before captioning 
 
 const find = (id) => document.getElementById(id);
 
+const confidenceOf = ({ confidence, sure }) => {
+  if (confidence == null) return "";
+  const rounded = sure === false ? Math.floor : Math.round; // As `Caption.shown_confidence`.
+  return say("confidence {} %", rounded(100 * confidence));
+};
+
 const capitalise = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const startPhotos = (model) => {
@@ -43,11 +49,10 @@ export const startPhotos = (model) => {
     const words = row.querySelector(".words");
     words.lang = caption.language ?? "en";
     writeWords(words, caption.words, caption.word_confidence);
-    const confidence = row.querySelector(".confidence");
-    confidence.textContent = place === 0 ? capitalise(caption.confidence_in_words ?? "") : "";
-    confidence.lang = words.lang;
-    confidence.hidden = !confidence.textContent;
-    confidence.classList.toggle("unsure", caption.sure === false);
+    if (place === 0) {
+      row.querySelector(".confidence").textContent = confidenceOf(caption);
+      row.querySelector(".doubt").textContent = caption.sure === false ? say("not sure") : "";
+    }
     const numbers = [caption.score, caption.log_probability].map((value) => value.toFixed(2));
     const score = say("score {}, log-probability {}", ...numbers);
     const notes = item.answer.captions.length > 1 ? [score] : [];
@@ -77,7 +82,8 @@ export const startPhotos = (model) => {
       captions: maps.map((words) => words.map((map) => map.flat())),
     });
     const best = answer.captions[0];
-    announce(`${item.file.name}: ${best.caption}. ${capitalise(best.confidence_in_words ?? "")}`);
+    const doubt = best.sure === false ? say("not sure") : "";
+    announce(`${item.file.name}: ${best.caption}. ${confidenceOf(best)} ${doubt}`);
   };
 
   const setState = (item, name, text) => {
