@@ -115,15 +115,18 @@ def write_instances(file: Path, photos: Sequence[Path], detector: Detector) -> N
     write_json(file, {"images": images, "annotations": annotations, "categories": categories})
 
 
-def write_texts(file: Path, captions: Path, held_out: Path | None) -> None:
+def write_texts(
+    file: Path, captions: Path, held_out: Path | None, chosen: Iterable[str] = ()
+) -> None:
     """Write people's captions without photos, one a line.
 
-    held_out: COCO captions that are left out, to measure on.
+    held_out: COCO captions that are left out, to measure on. chosen: others, of photos that
+        settings are chosen by.
     """
-    kept_back = set()
+    kept_back = {tuple(tokenize(one_spelling(text))) for text in chosen}
     if held_out is not None:
         examples = read_splits("coco", held_out, check_files=False)[0]
-        kept_back = {tuple(tokenize(text)) for each in examples for text in each.captions}
+        kept_back |= {tuple(tokenize(text)) for each in examples for text in each.captions}
     texts = filterfalse(NO_PHOTO.search, map(one_spelling, read_lines(captions)))
     kept = [text for text in texts if tuple(tokenize(text)) not in kept_back]
     write_text(file, "\n".join(kept) + "\n")
