@@ -261,8 +261,8 @@ def test_torch_computes_where_graphs_do_not_fit(tmp_path: Path) -> None:
     ("name", "section", "field", "value"),
     [
         ("default", "decoder", "hidden_size", 10_000_000),
-        ("default", "encoder", "rank", 7.5),
-        ("default", "encoder", "name", "vgg12"),
+        ("vgg", "encoder", "rank", 7.5),
+        ("vgg", "encoder", "name", "vgg12"),
         ("default", "decoder", "heads", 8),
         ("english_german", "transformer", "encoder_layers", 10_000_000),
         ("english_german", "transformer", "heads", 0),
