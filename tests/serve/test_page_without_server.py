@@ -68,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = words.replace(offsets={LAST: -9})
     model.confidence = model.confidence.replace(words=words)
     model.search = model.search.replace(truth_weight=2.0)
-    export_model(model, folder, "int8")
+    export_model(model, folder, "float16")
     write_page(folder)
     return folder
 
@@ -272,7 +272,7 @@ sys.exit(main(sys.argv[1:]))
 
 def test_a_page_of_a_model_with_graphs_needs_no_torch(browser: Browser, tmp_path: Path) -> None:
     expected = captioner.load().caption(DEMO)
-    export_model(captioner.load(engine="torch"), tmp_path / "graphs", "int8")
+    export_model(captioner.load(engine="torch"), tmp_path / "graphs", "float16")
     for model in ("default", str(tmp_path / "graphs")):
         folder = tmp_path / f"page of {Path(model).name}"
         command = [sys.executable, "-c", WITHOUT_TORCH, "export", model, str(folder), "--page"]
