@@ -5,8 +5,8 @@ Optima and Better Generalization*); a model given twice counts twice. Words that
 have less often than `LEAST_COUNT` times go; the search keeps to the 4-grams that people wrote,
 and never says two words that clash: "a surfboard on a snowboard", "a bicycle on a bike".
 
-  python scripts/default_model/mean.py START START runs/self_critical/model \\
-      --people runs/tables/people.jsonl --texts runs/tables/texts.txt \\
+  python scripts/default_model/mean.py runs/rewarded_1/model runs/rewarded_2/model \\
+      --people runs/tables/frozen.jsonl --texts runs/tables/texts.txt \\
       --length-normalisation 1.8 --out runs/mean/model
 """
 
@@ -38,7 +38,7 @@ from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 LEAST_COUNT = 25
-"""Of a word in the table, which has each caption of an everyday photo three times."""
+"""Of a word in the table, which has each caption twice, and in the captions without photos."""
 
 EXPECTED = 2
 """Two words clash if no caption has both, though so many would if words were drawn by chance."""
@@ -51,7 +51,7 @@ _KINDS = {"person": "", "motorcycle": "bicycle"}
 
 
 def average(models: Sequence[TorchCaptions]) -> TorchCaptions:
-    """The mean of models of the same sizes whose vocabularies begin alike, with the largest."""
+    """The mean of models of the same sizes, with the words of the largest vocabulary."""
     mean = deepcopy(max(models, key=lambda model: len(model.vocabulary)))
     copies = []
     for model in models:

