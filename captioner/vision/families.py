@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from captioner.errors import did_you_mean, near_names
 from captioner.schema import choices
-from captioner.vision.encoder_config import EncoderConfig, NetworkConfig, VGGConfig
+from captioner.vision.encoder_config import (
+    EfficientNetConfig,
+    EncoderConfig,
+    NetworkConfig,
+    VGGConfig,
+)
 
 if TYPE_CHECKING:
     from captioner.vision.encoder import Encoder
@@ -32,6 +37,7 @@ class Family(NamedTuple):
 
 FAMILIES = [
     Family("captioner.vision.encoder:VGGEncoder", VGGConfig),
+    Family("captioner.vision.efficientnet:EfficientNetEncoder", EfficientNetConfig),
     Family("captioner.vision.encoder_families:TimmEncoder", NetworkConfig, "timm/"),
     Family("captioner.vision.encoder_families:TorchvisionEncoder", NetworkConfig, "torchvision/"),
 ]

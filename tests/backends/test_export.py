@@ -144,8 +144,8 @@ def test_the_packaged_translators_write_the_same(name: str) -> None:
             np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["torchvision/resnet18", "timm/test_vit"])
-def test_encoders_of_libraries_are_exported_as_they_compute(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["efficientnet_lite2", "torchvision/resnet18", "timm/test_vit"])
+def test_encoders_of_other_families_are_exported_as_they_compute(tmp_path: Path, name: str) -> None:
     size = 64
     encoder = make_encoder(encoder_config({"name": name}))
     config = DecoderConfig(memory_size=encoder.annotation_size, hidden_size=8, attention_size=8)
