@@ -1,11 +1,18 @@
-"""Photos and photo files for the tests of several formats."""
+"""Photos and photo files for the tests of several formats, and the demo photo's caption."""
 
 import io
+import json
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
+
+GOLDEN = Path(__file__).with_name("golden_captions.json")
+"""Captions of the packaged model; `python tests/test_golden_captions.py` writes it anew."""
+
+DEMO_CAPTION: str = json.loads(GOLDEN.read_text(encoding="utf-8"))["cat"]["caption"]
 
 
 def smooth_photo(width: int = 24, height: int = 16) -> Image.Image:

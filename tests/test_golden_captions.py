@@ -4,18 +4,16 @@
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from photo_samples import GOLDEN
 from PIL import Image, ImageFilter, ImageOps
 from samples import photo
 
 import captioner
 from captioner.data.shapes import generate_example
 from captioner.model_folders import DEMO_PHOTO
-
-GOLDEN = Path(__file__).with_name("golden_captions.json")
 
 
 def make_photos() -> dict[str, Image.Image]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from photo_samples import DEMO_CAPTION
 from torch import nn
 
 from captioner import memory_limits
@@ -89,7 +90,7 @@ def test_graphs_caption_where_torch_does_not_fit() -> None:
     command = f"ulimit -v 900000; {caption}; {caption} --engine torch"
     shell = ["/bin/sh", "-c", command, sys.executable]
     done = subprocess.run(shell, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "a close up of a cat\n")
+    assert (done.returncode, done.stdout) == (2, f"{DEMO_CAPTION}\n")
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith("captioner: there is too little memory to load a library")
     assert sentence.endswith("and ulimit -v allows 0.9 GB")

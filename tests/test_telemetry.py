@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from photo_samples import DEMO_CAPTION
 
 from captioner.model_folders import DEMO_PHOTO
 
@@ -26,7 +27,7 @@ def run(code: str, home: Path, **more: str) -> str:
 
 
 def test_captioning_leaves_no_file_at_home(tmp_path: Path) -> None:
-    assert run(CAPTION, tmp_path) == "a close up of a cat\n"
+    assert run(CAPTION, tmp_path) == f"{DEMO_CAPTION}\n"
     assert list(tmp_path.rglob("*")) == []
     run(CAPTION, tmp_path / "none")  # Where nothing can be written, nothing is said about it.
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from onnx import AttributeProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, helper
 from onnx.numpy_helper import from_array
+from photo_samples import DEMO_CAPTION
 from safetensors.torch import load_file, save_file
 from samples import Refused, change_config, drop_digests
 
@@ -25,7 +26,6 @@ from captioner.errors import GraphError, UserError
 from captioner.model_folders import DEMO_PHOTO, GRAPHS, ModelFolder, model_folder
 from captioner.serve.page_without_server import has_graphs_for_browsers
 
-CAT = "a close up of a cat"
 X, Y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
 BODY = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "body", [X], [Y])
 LARGE = 1_500_000_000
@@ -221,10 +221,10 @@ def test_weights_written_again_elsewhere_or_behind_a_link_are_read_by_name(folde
     save_file(load_file(path), path)
     # They read by offsets, which are others now.
     assert not has_graphs_for_browsers(ModelFolder(folder))
-    assert captioner.load(folder, engine="graphs").caption(DEMO_PHOTO).text == CAT
+    assert captioner.load(folder, engine="graphs").caption(DEMO_PHOTO).text == DEMO_CAPTION
     path.rename(folder.parent / "blob")
     path.symlink_to(folder.parent / "blob")
-    assert captioner.load(folder, engine="graphs").caption(DEMO_PHOTO).text == CAT
+    assert captioner.load(folder, engine="graphs").caption(DEMO_PHOTO).text == DEMO_CAPTION
     path.unlink()
     with pytest.raises(UserError, match=r"^model weights .*model\.safetensors does not exist$"):
         captioner.load(folder, engine="graphs")
@@ -235,7 +235,7 @@ def test_torch_computes_where_weights_without_a_digest_are_others(folder: Path) 
     tensors = load_file(path)
     tensors["decoder.gate.bias"] += 1e-3
     save_file(tensors, path)
-    assert captioner.load(folder).caption(DEMO_PHOTO).text == CAT
+    assert captioner.load(folder).caption(DEMO_PHOTO).text == DEMO_CAPTION
     with pytest.raises(GraphError, match="are of other weights, or these are damaged; copy or"):
         captioner.load(folder, engine="graphs")
 
@@ -254,7 +254,7 @@ def test_torch_computes_where_graphs_do_not_fit(tmp_path: Path) -> None:
         captioner.load(folder, engine="graphs")
     loaded = captioner.load(folder)
     assert isinstance(loaded, Captioner)
-    assert loaded.caption(DEMO_PHOTO).text == CAT
+    assert loaded.caption(DEMO_PHOTO).text == DEMO_CAPTION
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_both_engines_and_info_refuse_the_same_configs(
         config.get("model", config)[section][field] = value
 
     change_config(folder, change)
-    load: Any = captioner.load if name == "default" else captioner.load_translator
+    load: Any = captioner.load_translator if section == "transformer" else captioner.load
     with pytest.raises(UserError) as error:
         load(folder, engine=engine)
     assert f"{section}.{field}" in str(error.value) or f"{field} " in str(error.value)
