@@ -91,6 +91,6 @@ def test_graphs_caption_where_torch_does_not_fit() -> None:
     shell = ["/bin/sh", "-c", command, sys.executable]
     done = subprocess.run(shell, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, f"{DEMO_CAPTION}\n")
-    (sentence,) = done.stderr.splitlines()
+    sentence = done.stderr.splitlines()[-1]  # Before it, whether the caption is not sure.
     assert sentence.startswith("captioner: there is too little memory to load a library")
     assert sentence.endswith("and ulimit -v allows 0.9 GB")
