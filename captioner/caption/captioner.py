@@ -248,8 +248,11 @@ class Captioner:
 
     def lacking_sentence(self, search: SearchOptions) -> str:
         """Names the words of `without` that the model lacks; "" without any."""
-        lacking = ", ".join(self.backend.unknown(search.without.split()))
-        return lacking and f"'without' changes nothing for words that the model lacks: {lacking}"
+        words = search.without.split()
+        lacking = words and self.backend.unknown(words)
+        if not lacking:
+            return ""
+        return f"'without' changes nothing for words that the model lacks: {', '.join(lacking)}"
 
 
 def caption_photos(

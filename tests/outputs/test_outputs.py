@@ -147,7 +147,7 @@ def test_only_what_is_missing_or_changed_is_captioned(folder: Path, capsys: Outp
 
     save_photo(Path("photos/bad.png"), 2)
     save_photo(Path("photos/new.png"), 3)
-    os.utime("photos/a.png", (1, 1))
+    save_photo(Path("photos/a.png"), 7)
     assert caption(*resumed) == 0
     printed = capsys.readouterr()
     assert set(printed.out.splitlines()) == {"photos/a.png", "photos/bad.png", "photos/new.png"}
