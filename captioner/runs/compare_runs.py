@@ -83,15 +83,20 @@ def _intervals(run: Path, against: Path | None) -> Figures:
 
 def _of_translations(run: Path, against: Path | None) -> Figures:
     """The BLEU of a translator's run, as in `CaptionScores.to_dict`, and its comparison."""
-    runs = [run] if against is None else [run, against]
-    files = [each / name for each in runs for name in (TRANSLATION_REFERENCES, TRANSLATIONS)]
-    references, translations, *other = zip(*read_rows(files).values(), strict=True)
+    references, translations = _references_and_translations(run)
     bleu = bleu_metric(translations, references)
     scores = {"BLEU": float(bleu.scores[0]), "intervals": confidence_intervals([bleu])}
     if against is None:
         return scores
-    if other[0] != references:
+    other_references, other_translations = _references_and_translations(against)
+    if other_references != references:
         fault = "differ in their validation sentences, and cannot be compared"
         raise UserError(f"{run} and {against} {fault}")
-    compared = compare([bleu], [bleu_metric(other[1], references)])
+    compared = compare([bleu], [bleu_metric(other_translations, references)])
     return {**scores, "comparison": {"scores": compared}}
+
+
+def _references_and_translations(run: Path) -> list[tuple[str, ...]]:
+    """The two columns of a translator's run."""
+    rows = read_rows([run / TRANSLATION_REFERENCES, run / TRANSLATIONS])
+    return [*zip(*rows.values(), strict=True)]
