@@ -68,6 +68,12 @@ class Captioner:
     card: str = ""
     load_translation: Callable[..., Translate] | None = None
 
+    def __post_init__(self) -> None:
+        needed = (name for name in dir(CaptionBackend) if not name.startswith("_"))
+        if lacking := [name for name in needed if not hasattr(self.backend, name)]:
+            what = f"the backend {type(self.backend).__name__} lacks {', '.join(lacking)}"
+            raise UserError(f"{what}: see CaptionBackend in docs/api.md")
+
     def __repr__(self) -> str:
         rows, columns = self.map_shape
         return f"Captioner({self.backend!r}, maps of {rows}x{columns}, by {self.engine})"
@@ -248,8 +254,7 @@ class Captioner:
 
     def lacking_sentence(self, search: SearchOptions) -> str:
         """Names the words of `without` that the model lacks; "" without any."""
-        words = search.without.split()
-        lacking = words and self.backend.unknown(words)
+        lacking = self.backend.unknown(search.without.split())
         if not lacking:
             return ""
         return f"'without' changes nothing for words that the model lacks: {', '.join(lacking)}"
