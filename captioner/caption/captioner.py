@@ -69,10 +69,9 @@ class Captioner:
     load_translation: Callable[..., Translate] | None = None
 
     def __post_init__(self) -> None:
-        needed = (name for name in dir(CaptionBackend) if not name.startswith("_"))
-        if lacking := [name for name in needed if not hasattr(self.backend, name)]:
-            what = f"the backend {type(self.backend).__name__} lacks {', '.join(lacking)}"
-            raise UserError(f"{what}: see CaptionBackend in docs/api.md")
+        for name in dir(CaptionBackend):
+            if not name.startswith("_") and not hasattr(self.backend, name):
+                raise UserError(f"{type(self.backend).__name__} lacks {name!r}: see CaptionBackend")
 
     def __repr__(self) -> str:
         rows, columns = self.map_shape

@@ -105,10 +105,7 @@ def _record(row: TableRow, language: str | None, problems: Problems) -> Record:
 
 
 def unwrite_captions(
-    photos: Sequence[str],
-    is_dry: bool = False,
-    report: Report = print,
-    images: str | None = None,
+    photos: Sequence[str], is_dry: bool = False, report: Report = print, images: str | None = None
 ) -> Counter[str]:
     """Take out of photos and sidecars what captioner wrote and nobody changed since.
 

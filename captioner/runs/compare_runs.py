@@ -83,20 +83,15 @@ def _intervals(run: Path, against: Path | None) -> Figures:
 
 def _of_translations(run: Path, against: Path | None) -> Figures:
     """The BLEU of a translator's run, as in `CaptionScores.to_dict`, and its comparison."""
-    references, translations = _references_and_translations(run)
+    files = [(each / TRANSLATION_REFERENCES, each / TRANSLATIONS) for each in (run, against or run)]
+    rows, other_rows = map(read_rows, files)
+    references, translations = zip(*rows.values(), strict=True)
     bleu = bleu_metric(translations, references)
     scores = {"BLEU": float(bleu.scores[0]), "intervals": confidence_intervals([bleu])}
     if against is None:
         return scores
-    other_references, other_translations = _references_and_translations(against)
+    other_references, others = zip(*other_rows.values(), strict=True)
     if other_references != references:
-        fault = "differ in their validation sentences, and cannot be compared"
-        raise UserError(f"{run} and {against} {fault}")
-    compared = compare([bleu], [bleu_metric(other_translations, references)])
+        raise UserError(f"{run} and {against} differ in their validation sentences")
+    compared = compare([bleu], [bleu_metric(others, references)])
     return {**scores, "comparison": {"scores": compared}}
-
-
-def _references_and_translations(run: Path) -> list[tuple[str, ...]]:
-    """The two columns of a translator's run."""
-    rows = read_rows([run / TRANSLATION_REFERENCES, run / TRANSLATIONS])
-    return [*zip(*rows.values(), strict=True)]

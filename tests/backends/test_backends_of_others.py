@@ -137,7 +137,7 @@ def test_it_is_listed_and_what_it_cannot_do_is_refused(
     sky = captioner.load(folder)
     assert str(sky.caption("photos/sky.png", language="de")).endswith("Foto")
     monkeypatch.delattr(type(sky.backend), "unknown")
-    assert "the backend ColourCaptions lacks unknown" in refused(begin)
+    assert "ColourCaptions lacks 'unknown': see CaptionBackend" in refused(begin)
     (folder / "config.json").write_text('{"backend": "colors"}')
     assert "needs the backend 'colors' of another package" in refused(sample[:-1])
 
