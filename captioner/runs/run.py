@@ -116,7 +116,7 @@ def train_run(
             position = check_folder(recipe, folder, resume, processes.world_size)
             resumed = position is not None
             if position is not None and position.is_finished(recipe.training):
-                advice = "raise training.epochs, or training.patience of a run that stopped early"
+                advice = f"raise training.epochs or training.patience, or --start-from {folder}"
                 print(f"{folder} is trained to its end; to go on, {advice}", flush=True)
                 return folder / MODEL
             if resume and not resumed:
