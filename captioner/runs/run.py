@@ -267,7 +267,8 @@ def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -
         return "\n".join(f"- {line}" for line in lines)
 
     def value_of(name: str) -> str:
-        start = "".join(f"; {record[name]:.3f} before training" for record in before)
+        values = [record[name] for record in before if name in record]  # Older logs have fewer.
+        start = "".join(f"; {value:.3f} before training" for value in values)
         return f"{name.replace('_', ' ')} {scores[name]:.3f} in validation, {when}{start}"
 
     card = CARD_TEMPLATE.read_text(encoding="utf-8").format(
