@@ -68,6 +68,11 @@ class Captioner:
     card: str = ""
     load_translation: Callable[..., Translate] | None = None
 
+    def __post_init__(self) -> None:
+        for name in dir(CaptionBackend):
+            if not name.startswith("_") and not hasattr(self.backend, name):
+                raise UserError(f"{type(self.backend).__name__} lacks {name!r}: see CaptionBackend")
+
     def __repr__(self) -> str:
         rows, columns = self.map_shape
         return f"Captioner({self.backend!r}, maps of {rows}x{columns}, by {self.engine})"
@@ -248,8 +253,7 @@ class Captioner:
 
     def lacking_sentence(self, search: SearchOptions) -> str:
         """Names the words of `without` that the model lacks; "" without any."""
-        words = search.without.split()
-        lacking = words and self.backend.unknown(words)
+        lacking = self.backend.unknown(search.without.split())
         if not lacking:
             return ""
         return f"'without' changes nothing for words that the model lacks: {', '.join(lacking)}"

@@ -41,7 +41,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--document-frequency", "FILE", "where CIDEr-D counts words (default: the references)")
     add = shared.add_group(parser, "comparison")
     add("--against", "FILE", "compare with captions of another system")
-    add("--training-captions", "FILE", "count captions of its training split", dest="training")
+    add("--training-captions", "FILE", "count copies of training captions", dest="training")
     add = shared.add_group(parser, "hallucination")
     add("--instances", "FILE", "COCO's instances: the things in the photos", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")

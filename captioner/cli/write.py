@@ -24,6 +24,7 @@ def add_commands(commands: shared.Commands) -> None:
     usage, summary = "unwrite PATH ... [options]", "take out of photos what captioner wrote"
     parser, add = shared.add_parser(commands, run_unwrite, usage, summary)
     add("paths", "PATH", "photos, folders, patterns in quotes, tables of captions", nargs="+")
+    add("--images", "FOLDER", "the photos of tables (default: as of write)")
     add("--dry-run", "", "say what would be taken out, and do not")
 
 
@@ -49,14 +50,14 @@ def run_unwrite(arguments: argparse.Namespace) -> int:
 
       captioner unwrite photos/ --dry-run
 
-    Words of people that --overwrite-descriptions replaced come back. A text goes if it is the
-    caption in a table that is named, or in XMP.
+    Words of people that --overwrite-descriptions replaced come back. A text goes if it is a
+    model's caption in a table that is named, or in XMP.
     """
     from captioner.outputs.writing import unwrite_captions
     from captioner.vision.images import photo_files
 
     photos = [*map(str, photo_files(arguments.paths, report, report))]
-    return _end(unwrite_captions(photos, arguments.dry_run, report))
+    return _end(unwrite_captions(photos, arguments.dry_run, report, arguments.images))
 
 
 def _end(counts: Counter[str]) -> int:

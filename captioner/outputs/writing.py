@@ -105,7 +105,7 @@ def _record(row: TableRow, language: str | None, problems: Problems) -> Record:
 
 
 def unwrite_captions(
-    photos: Sequence[str], is_dry: bool = False, report: Report = print
+    photos: Sequence[str], is_dry: bool = False, report: Report = print, images: str | None = None
 ) -> Counter[str]:
     """Take out of photos and sidecars what captioner wrote and nobody changed since.
 
@@ -113,14 +113,16 @@ def unwrite_captions(
     kind. is_dry: say what would be taken out, and do not.
 
     photos: also tables of captions, as `write_captions` takes them, which stand for their photos. A
-        text without a copy goes if it is the caption in such a table, or in captioner's XMP.
+        text without a copy goes if it is a model's caption in such a table, or in captioner's XMP.
+    images: the photos' folder, of tables.
     """
     tables = {name for name in photos if Path(name).suffix.lower() in _TABLES}
-    read = (_records(table, None, None, report)[0] for table in sorted(tables))
-    records = dict(chain.from_iterable(map(dict.items, read)))
+    read = [_records(table, images, None, report) for table in sorted(tables)]
+    records = dict(chain.from_iterable(of_table.items() for of_table, _ in read))
     photos = [name for name in dict.fromkeys([*photos, *records]) if name not in tables]
     names = cache(spellings)
     counts = Counter(dict.fromkeys(_KINDS.values(), 0))
+    counts["not changed"] = sum(problems for _, problems in read)
     mend_torn(photos, report)
     if not is_dry:
         endings = (TEMPORARY, *_KINDS)
@@ -138,8 +140,8 @@ def unwrite_captions(
                 try:
                     if path == text:
                         record = records.get(str(photo), {})
-                        done = _restore(text, photo, names, record.get("caption"), is_dry)
-                        counts["texts left: no XMP or table has their words"] += not done.replaced
+                        done = _restore(text, photo, names, record, is_dry)
+                        counts["texts left that may be a person's"] += not done.replaced
                     elif path.suffix.lower() == ".xmp":
                         done = _clear(path, is_dry)
                     else:
@@ -168,17 +170,15 @@ def _clear(sidecar: Path, is_dry: bool) -> Merged:
     return done
 
 
-def _restore(
-    text: Path, photo: Path, names: Spellings, caption: str | None, is_dry: bool
-) -> Merged:
+def _restore(text: Path, photo: Path, names: Spellings, record: Record, is_dry: bool) -> Merged:
     """Put back the last text that a caption replaced, or remove a caption that replaced none.
 
-    caption: of a table; without it, captioner's XMP has the caption. What it has of a person may
-    have been the text before.
+    record: of a table; captioner's XMP may have the caption, too. Words of a person that replaced
+    none may have been the text before: they stay.
     """
     content = files.read_bytes(text).decode(errors="replace").strip()
     last = [*takewhile(os.path.lexists, copies(text))][-1:]
-    own_words = {caption}
+    own_words = {record.get("caption")} if last or not is_by_person(record) else set()
     with suppress(UserError):
         described = photo_descriptions(photo, names, by_person=bool(last))
         own_words.update(words for _, words, is_own in described if is_own)

@@ -83,15 +83,15 @@ def _intervals(run: Path, against: Path | None) -> Figures:
 
 def _of_translations(run: Path, against: Path | None) -> Figures:
     """The BLEU of a translator's run, as in `CaptionScores.to_dict`, and its comparison."""
-    runs = [run] if against is None else [run, against]
-    files = [each / name for each in runs for name in (TRANSLATION_REFERENCES, TRANSLATIONS)]
-    references, translations, *other = zip(*read_rows(files).values(), strict=True)
+    files = [(each / TRANSLATION_REFERENCES, each / TRANSLATIONS) for each in (run, against or run)]
+    rows, other_rows = map(read_rows, files)
+    references, translations = zip(*rows.values(), strict=True)
     bleu = bleu_metric(translations, references)
     scores = {"BLEU": float(bleu.scores[0]), "intervals": confidence_intervals([bleu])}
     if against is None:
         return scores
-    if other[0] != references:
-        fault = "differ in their validation sentences, and cannot be compared"
-        raise UserError(f"{run} and {against} {fault}")
-    compared = compare([bleu], [bleu_metric(other[1], references)])
+    other_references, others = zip(*other_rows.values(), strict=True)
+    if other_references != references:
+        raise UserError(f"{run} and {against} differ in their validation sentences")
+    compared = compare([bleu], [bleu_metric(others, references)])
     return {**scores, "comparison": {"scores": compared}}

@@ -116,7 +116,7 @@ def train_run(
             position = check_folder(recipe, folder, resume, processes.world_size)
             resumed = position is not None
             if position is not None and position.is_finished(recipe.training):
-                advice = "raise training.epochs, or training.patience of a run that stopped early"
+                advice = f"raise training.epochs or training.patience, or --start-from {folder}"
                 print(f"{folder} is trained to its end; to go on, {advice}", flush=True)
                 return folder / MODEL
             if resume and not resumed:
@@ -267,7 +267,8 @@ def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -
         return "\n".join(f"- {line}" for line in lines)
 
     def value_of(name: str) -> str:
-        start = "".join(f"; {record[name]:.3f} before training" for record in before)
+        values = [record[name] for record in before if name in record]  # Older logs have fewer.
+        start = "".join(f"; {value:.3f} before training" for value in values)
         return f"{name.replace('_', ' ')} {scores[name]:.3f} in validation, {when}{start}"
 
     card = CARD_TEMPLATE.read_text(encoding="utf-8").format(

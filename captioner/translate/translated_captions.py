@@ -34,7 +34,7 @@ _MORE_CONTEXTS = {
     "action": ["a zebra {} in the deep water", "two zebras are {} in the water"],
 }
 """Sentences in which words are translated, by kind. Where a translator gives a word no place, the
-rare zebra has it, which a caption seldom lacks."""
+rare zebra has it, which a caption seldom needs."""
 
 LEAST_ALIGNMENT = 1 / 2  # Share of a word's largest weight; smaller ones do not count.
 

@@ -22,8 +22,8 @@ _XMP = re.compile(rb"(?s)<\?xpacket .*?\?>\s*|<x:xmpmeta.*?</x:xmpmeta>\s*")
 def photo_digest(photo: str) -> str:
     """SHA-256 of a photo without its metadata, which `--embed` does not change.
 
-    Of JPEG, the coded pixels and the orientation count; of raw files all; of HEIC and AVIF all but
-    the XMP; of other formats, the decoded pixels. "" of a file that cannot be read.
+    Of JPEG, the coded pixels and the orientation count; of raw files all; of HEIC and AVIF these
+    and the Exif; of other formats, the decoded pixels. "" of a file that cannot be read.
     """
     head = ""
     with suppress(Exception):  # Damaged files raise many types.
@@ -34,7 +34,9 @@ def photo_digest(photo: str) -> str:
             head = f"{jpeg.quantization} {jpeg.getexif().get(Base.Orientation, 1)}"
             content = file.read()
         elif content[4:8] == b"ftyp":
-            content = _XMP.sub(b"", content[content.index(b"mdat") :])
+            start = content.index(b"mdat")
+            head = b"".join(re.findall(rb"(?s)irot.|imir.", content[:start])).hex()  # Orientation.
+            content = _XMP.sub(b"", content[start:])
         elif not is_raw(photo):
             image = load_image(photo)
             head, content = f"{image.size}", image.tobytes()

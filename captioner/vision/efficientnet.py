@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captioner.vision.encoder import ANNOTATION_SIZE, Encoder, read_weights, refuse_errors
+from captioner.errors import refuse_errors
+from captioner.vision.encoder import ANNOTATION_SIZE, Encoder, read_weights
 from captioner.vision.encoder_config import EfficientNetConfig, EncoderConfig
 from captioner.vision.preprocessing import Preprocessing
 

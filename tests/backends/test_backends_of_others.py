@@ -123,7 +123,7 @@ def test_it_is_scored_and_served(folder: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_it_is_listed_and_what_it_cannot_do_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+    folder: Path, capsys: pytest.CaptureFixture[str], refused: Refused, monkeypatch: Patch
 ) -> None:
     assert main(["info", "model"]) == 0
     assert "backends       graphs, torch, transformers, colours" in capsys.readouterr().out
@@ -133,6 +133,11 @@ def test_it_is_listed_and_what_it_cannot_do_is_refused(
     assert "has one engine, 'colours', and no 'torch'" in refused(sample)
     begin = ["caption", "photos/sky.png", "--model", "model", "--begin", "a red"]
     assert "by 'colours' cannot be given 'begin'" in refused(begin)
+    assert "colours score no given captions" in refused([*begin[:-2], "--given", "a red photo"])
+    sky = captioner.load(folder)
+    assert str(sky.caption("photos/sky.png", language="de")).endswith("Foto")
+    monkeypatch.delattr(type(sky.backend), "unknown")
+    assert "ColourCaptions lacks 'unknown': see CaptionBackend" in refused(begin)
     (folder / "config.json").write_text('{"backend": "colors"}')
     assert "needs the backend 'colors' of another package" in refused(sample[:-1])
 

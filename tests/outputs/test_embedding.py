@@ -72,6 +72,15 @@ def test_photos_get_xmp_and_iptc_alone(suffix: str, tmp_path: Path, embedder: Em
     assert ("IPTC:Keywords" in found) == (suffix in ("jpg", "tif"))
 
 
+def test_a_turned_heic_photo_is_another(tmp_path: Path) -> None:
+    photo = tmp_path / "a.heic"
+    digests = set()
+    for turn in range(4):
+        photo.write_bytes(b"\0\0\0\x18ftypheic irot%c mdat pixels" % turn)
+        digests.add(photo_digest(str(photo)))
+    assert len(digests) == 4
+
+
 @pytest.mark.exiftool
 def test_words_by_somebody_stay(tmp_path: Path, embedder: Embedder) -> None:
     photo = save_noise(tmp_path / "a.jpg")

@@ -92,6 +92,8 @@ def test_runs_of_translators_are_compared(tmp_path: Path, monkeypatch: Patch) ->
     assert second["BLEU"] == pytest.approx(expected)
     assert second["BLEU 95 %"][0] < expected < second["BLEU 95 %"][1]
     assert second["perplexity"] > 1
+    for file in ("translations", "references"):
+        Path("runs/dot", f"{file}.txt").write_text("one\ntwo\n")
     with pytest.raises(UserError, match="runs/dot and runs/general differ in their validation"):
         compare_runs(["runs"], "runs/general")
     theirs = ["a dog", *references[1:-3], "a cat", "two", "a man"]
