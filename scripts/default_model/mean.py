@@ -1,9 +1,10 @@
 """Average captioners, and add the 4-grams that people write and the words that they keep apart.
 
 The weights are the means of the models' (Izmailov et al. 2018, *Averaging Weights Leads to Wider
-Optima and Better Generalization*); a model given twice counts twice. Words that people's captions
-have less often than `LEAST_COUNT` times go; the search keeps to the 4-grams that people wrote,
-and never says two words that clash: "a surfboard on a snowboard", "a bicycle on a bike".
+Optima and Better Generalization*); a model given twice counts twice. With `--people`, words that
+people's captions have less often than `LEAST_COUNT` times go; the search keeps to the 4-grams that
+people wrote, and never says two words that clash: "a surfboard on a snowboard", "a bicycle on a
+bike".
 
   python scripts/default_model/mean.py runs/rewarded_1/model runs/rewarded_2/model \\
       --people runs/tables/frozen.jsonl --texts runs/tables/texts.txt \\
@@ -109,35 +110,42 @@ def clashes(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor
     return torch.stack([first, *(start,) * (ORDER - 2), second], dim=1)
 
 
-def main() -> None:
-    """Write the mean."""
-    parser = script_parser(__doc__)
-    parser.add_argument("models", nargs="+", help="model folders")
-    parser.add_argument("--people", type=Path, required=True, help="table of people's captions")
-    parser.add_argument("--texts", type=Path, required=True, help="captions without photos")
-    parser.add_argument("--length-normalisation", type=float, required=True, help="of the search")
-    parser.add_argument("--truth-weight", type=float, default=0.0, help="of the search")
-    parser.add_argument("--out", type=Path, required=True, help="the model folder to write")
-    arguments = parser.parse_args()
-    rows = map(json.loads, read_text(arguments.people, "table").splitlines())
-    captions = [tokenize(row["caption"]) for row in rows if row["split"] == "train"]
-    captions += map(tokenize, read_lines(arguments.texts))
+def with_rules(model: TorchCaptions, captions: Sequence[Sequence[str]]) -> TorchCaptions:
+    """The model with the frequent words of captions, their 4-grams and the words kept apart."""
     counts = Counter(chain.from_iterable(captions))
-    models = [load_model(folder) for folder in arguments.models]
-    model = average([networks_of(each.backend) for each in models])
     model = with_words(model, {word for word, count in counts.items() if count >= LEAST_COUNT})
     ngrams = torch.tensor(PeoplesNgrams(captions).token_ngrams(model.vocabulary, ORDER))  # (N, 4)
     apart = clashes(list({tuple(words) for words in captions}), model.vocabulary)  # (M, 4)
     columns = torch.cat([ngrams, apart]).unbind(dim=1)  # (N + M,) each
     keys = ngram_keys(columns, len(model.vocabulary)).sort().values.numpy()
     model.ngrams = torch.from_numpy(ngram_table(keys, len(model.vocabulary)))
+    counted = (len(model.vocabulary), len(ngrams), len(apart))
+    print("{:,} words, {:,} 4-grams of them, {:,} clashes".format(*counted))
+    return model
+
+
+def main() -> None:
+    """Write the mean."""
+    parser = script_parser(__doc__)
+    parser.add_argument("models", nargs="+", help="model folders")
+    parser.add_argument("--people", type=Path, help="table of people's captions")
+    parser.add_argument("--texts", type=Path, help="captions without photos")
+    parser.add_argument("--length-normalisation", type=float, default=1.0, help="of the search")
+    parser.add_argument("--truth-weight", type=float, default=0.0, help="of the search")
+    parser.add_argument("--out", type=Path, required=True, help="the model folder to write")
+    arguments = parser.parse_args()
+    models = [load_model(folder) for folder in arguments.models]
+    model = average([networks_of(each.backend) for each in models])
+    captions: list[list[str]] = []
+    if arguments.people:
+        rows = map(json.loads, read_text(arguments.people, "table").splitlines())
+        captions += [tokenize(row["caption"]) for row in rows if row["split"] == "train"]
+    if arguments.texts:
+        captions += map(tokenize, read_lines(arguments.texts))
     search = models[-1].search.replace(
         length_normalisation=arguments.length_normalisation, truth_weight=arguments.truth_weight
     )
-    save_model(Captioner(model, search), arguments.out)
-    print(
-        f"{len(model.vocabulary):,} words, {len(ngrams):,} 4-grams of them, {len(apart):,} clashes"
-    )
+    save_model(Captioner(with_rules(model, captions) if captions else model, search), arguments.out)
 
 
 if __name__ == "__main__":

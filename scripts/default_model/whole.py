@@ -4,10 +4,11 @@
 |---|---|
 | tables | lists captions; 600 everyday photos and 400 of Flickr8k are in no training table |
 | frozen | trains a decoder on what ImageNet's weights see |
-| whole | trains the encoder with it |
+| whole_1, whole_2 | train the encoder with it, two epochs each |
+| longer_1, longer_2 | go on for two more |
+| average | averages the two |
 | grounded | teaches the decoder's attention to lie in the boxes of what it names |
-| rewarded_1, rewarded_2 | reward the decoder's own captions by CIDEr-D, true words and fluency |
-| again_1, again_2 | the same, with three times the weight of the boxes |
+| rewarded_1, rewarded_2 | reward the decoder's captions by CIDEr-D, true words, fluency, boxes |
 | mean | averages the two; drops rare words, keeps the search to 4-grams that people wrote |
 | confidence | fits its confidence on the photos that no table has |
 
@@ -62,24 +63,26 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
         model = out / step / "model"
         return [f"start_from={model}", f"encoder.weights={model}"]
 
+    def mean_of(first: str, second: str, *options: str) -> list[str]:
+        models = [str(out / step / "model") for step in (first, second)]
+        return [str(SCRIPTS / "mean.py"), *models, *options]
+
     boxes = f"data.instances={inputs.instances}"
-    steps = {
-        "frozen": train("frozen", "frozen"),
-        "whole": train("whole", "whole", *after("frozen")),
-        "grounded": train("grounded", "grounded", *after("whole"), boxes),
-    }
+    steps = {"frozen": train("frozen", "frozen")}
     for seed in (1, 2):
-        rewarded, again = f"rewarded_{seed}", f"again_{seed}"
-        both = [boxes, f"data.texts={texts}"]
-        seeded = f"training.seed={seed}"
-        steps[rewarded] = train(rewarded, "rewarded", *after("grounded"), *both, seeded)
-        more = ["objective.grounding=6.0", f"training.seed={10 + seed}"]
-        steps[again] = train(again, "rewarded", *after(rewarded), *both, *more)
-    steps["mean"] = [
-        *(str(SCRIPTS / "mean.py"), *(str(out / f"again_{seed}" / "model") for seed in (1, 2))),
-        *("--people", str(people), "--texts", str(texts)),
-        *("--length-normalisation", "1.8", "--truth-weight", "0.5", "--out", str(mean)),
-    ]
+        whole, longer, seeded = f"whole_{seed}", f"longer_{seed}", f"training.seed={seed}"
+        steps[whole] = train(whole, "whole", *after("frozen"), seeded)
+        slower = "training.learning_rate=0.0007"
+        steps[longer] = train(longer, "whole", *after(whole), slower, seeded)
+    steps["average"] = mean_of("longer_1", "longer_2", "--out", str(out / "average" / "model"))
+    steps["grounded"] = train("grounded", "grounded", *after("average"), boxes)
+    for seed in (1, 2):
+        more = (boxes, f"data.texts={texts}", f"training.seed={seed}")
+        name = f"rewarded_{seed}"
+        steps[name] = train(name, "rewarded", *after("grounded"), *more)
+    rules = ["--people", str(people), "--texts", str(texts)]
+    search = ["--length-normalisation", "1.8", "--truth-weight", "0.5"]
+    steps["mean"] = mean_of("rewarded_1", "rewarded_2", *rules, *search, "--out", str(mean))
     steps["confidence"] = [
         *("-m", "captioner", "calibrate", str(mean), "--format", "table"),
         *("--annotations", str(people), "--split", "flickr_kept", "everyday_kept"),
