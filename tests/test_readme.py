@@ -254,7 +254,8 @@ def test_every_page_of_docs_is_read() -> None:
     unread = {*ROOT.glob("docs/**/*.md")} - {*DOCUMENTS}
     names = {path.relative_to(ROOT / "docs").as_posix() for path in unread}
     written = {"commands.md", "configuration.md", "api.md"}
-    assert names == {"index.md", "first_change.md", "results/default_model.md"} | written
+    others = {"index.md", "first_change.md", "results/default_model.md", "results/vgg.md"}
+    assert names == others | written
     assert len(README.splitlines()) <= 220
 
 

@@ -3,11 +3,11 @@
 The weights are the means of the models' (Izmailov et al. 2018, *Averaging Weights Leads to Wider
 Optima and Better Generalization*); a model given twice counts twice. With `--people`, words that
 people's captions have less often than `LEAST_COUNT` times go; the search keeps to the 4-grams that
-people wrote, and never says two words that clash: "a surfboard on a snowboard", "a bicycle on a
-bike".
+people wrote, or that a model said of whose words people wrote each three, and never says two words
+that clash: "a surfboard on a snowboard", "a bicycle on a bike".
 
   python scripts/default_model/mean.py runs/rewarded_1/model runs/rewarded_2/model \\
-      --people runs/tables/frozen.jsonl --texts runs/tables/texts.txt \\
+      --people runs/tables/frozen.jsonl --texts runs/tables/texts.txt --said runs/said/said.json \\
       --length-normalisation 1.8 --out runs/mean/model
 """
 
@@ -31,7 +31,7 @@ from captioner.cli.program import run_program, script_parser
 from captioner.data.instances import read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.decoding.rules import ORDER, ngram_keys, ngram_table
-from captioner.files import read_text
+from captioner.files import read_json, read_text
 from captioner.runs.start_model import copy_weights
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.ngrams import PeoplesNgrams
@@ -110,11 +110,18 @@ def clashes(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor
     return torch.stack([first, *(start,) * (ORDER - 2), second], dim=1)
 
 
-def with_rules(model: TorchCaptions, captions: Sequence[Sequence[str]]) -> TorchCaptions:
-    """The model with the frequent words of captions, their 4-grams and the words kept apart."""
+def with_rules(
+    model: TorchCaptions, captions: Sequence[Sequence[str]], said: Sequence[Sequence[str]]
+) -> TorchCaptions:
+    """The model with the frequent words of captions, their 4-grams and the words kept apart.
+
+    said: captions of a model; the 4-grams of those without a triple that nobody wrote count, too.
+    """
     counts = Counter(chain.from_iterable(captions))
     model = with_words(model, {word for word, count in counts.items() if count >= LEAST_COUNT})
-    ngrams = torch.tensor(PeoplesNgrams(captions).token_ngrams(model.vocabulary, ORDER))  # (N, 4)
+    is_unseen = PeoplesNgrams(captions).unseen
+    written = PeoplesNgrams([*captions, *(words for words in said if not is_unseen(words))])
+    ngrams = torch.tensor(written.token_ngrams(model.vocabulary, ORDER))  # (N, 4)
     apart = clashes(list({tuple(words) for words in captions}), model.vocabulary)  # (M, 4)
     columns = torch.cat([ngrams, apart]).unbind(dim=1)  # (N + M,) each
     keys = ngram_keys(columns, len(model.vocabulary)).sort().values.numpy()
@@ -130,22 +137,23 @@ def main() -> None:
     parser.add_argument("models", nargs="+", help="model folders")
     parser.add_argument("--people", type=Path, help="table of people's captions")
     parser.add_argument("--texts", type=Path, help="captions without photos")
+    parser.add_argument("--said", type=Path, help="captions of a model, of evaluate --save-results")
     parser.add_argument("--length-normalisation", type=float, default=1.0, help="of the search")
     parser.add_argument("--truth-weight", type=float, default=0.0, help="of the search")
     parser.add_argument("--out", type=Path, required=True, help="the model folder to write")
     arguments = parser.parse_args()
     models = [load_model(folder) for folder in arguments.models]
     model = average([networks_of(each.backend) for each in models])
-    captions: list[list[str]] = []
     if arguments.people:
         rows = map(json.loads, read_text(arguments.people, "table").splitlines())
-        captions += [tokenize(row["caption"]) for row in rows if row["split"] == "train"]
-    if arguments.texts:
+        captions = [tokenize(row["caption"]) for row in rows if row["split"] == "train"]
         captions += map(tokenize, read_lines(arguments.texts))
+        said = [tokenize(record["caption"]) for record in read_json(arguments.said, "captions")]
+        model = with_rules(model, captions, said)
     search = models[-1].search.replace(
         length_normalisation=arguments.length_normalisation, truth_weight=arguments.truth_weight
     )
-    save_model(Captioner(with_rules(model, captions) if captions else model, search), arguments.out)
+    save_model(Captioner(model, search), arguments.out)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@
 | average | averages the two |
 | grounded | teaches the decoder's attention to lie in the boxes of what it names |
 | rewarded_1, rewarded_2 | reward the decoder's captions by CIDEr-D, true words, fluency, boxes |
-| mean | averages the two; drops rare words, keeps the search to 4-grams that people wrote |
+| draft, said | average the two; caption the training photos |
+| mean | drops rare words, keeps the search to 4-grams that people wrote, or the draft said |
 | confidence | fits its confidence on the photos that no table has |
 
 Each training step is a program, whose command is printed, and has a folder in OUT. A finished step
@@ -70,19 +71,26 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
     boxes = f"data.instances={inputs.instances}"
     steps = {"frozen": train("frozen", "frozen")}
     for seed in (1, 2):
-        whole, longer, seeded = f"whole_{seed}", f"longer_{seed}", f"training.seed={seed}"
+        whole, again, seeded = f"whole_{seed}", f"longer_{seed}", f"training.seed={seed}"
         steps[whole] = train(whole, "whole", *after("frozen"), seeded)
         slower = "training.learning_rate=0.0007"
-        steps[longer] = train(longer, "whole", *after(whole), slower, seeded)
+        steps[again] = train(again, "whole", *after(whole), slower, seeded)
     steps["average"] = mean_of("longer_1", "longer_2", "--out", str(out / "average" / "model"))
     steps["grounded"] = train("grounded", "grounded", *after("average"), boxes)
     for seed in (1, 2):
         more = (boxes, f"data.texts={texts}", f"training.seed={seed}")
         name = f"rewarded_{seed}"
         steps[name] = train(name, "rewarded", *after("grounded"), *more)
-    rules = ["--people", str(people), "--texts", str(texts)]
-    search = ["--length-normalisation", "1.8", "--truth-weight", "0.5"]
-    steps["mean"] = mean_of("rewarded_1", "rewarded_2", *rules, *search, "--out", str(mean))
+    rewarded, longer = ("rewarded_1", "rewarded_2"), ("--length-normalisation", "1.8")
+    draft, said = out / "draft" / "model", out / "said" / "said.json"
+    steps["draft"] = mean_of(*rewarded, *longer, "--out", str(draft))
+    steps["said"] = [
+        *("-m", "captioner", "evaluate", str(draft), "--format", "table", "--split", "train"),
+        *("--annotations", str(out / "tables" / "rewarded.jsonl")),
+        *("--save-results", str(said), "--overwrite"),
+    ]
+    rules = ["--people", str(people), "--texts", str(texts), "--said", str(said)]
+    steps["mean"] = mean_of(*rewarded, *rules, *longer, "--truth-weight", "0.5", "--out", str(mean))
     steps["confidence"] = [
         *("-m", "captioner", "calibrate", str(mean), "--format", "table"),
         *("--annotations", str(people), "--split", "flickr_kept", "everyday_kept"),
