@@ -56,6 +56,8 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
         fields = {name: config.get(name) for name in differing}
         rows.append({"run": f"{run}", **fields, **figures, **_intervals(run, other)})
     columns = dict.fromkeys(chain.from_iterable(rows))
+    if other and not any(name.endswith(" gain") for name in columns):
+        raise UserError(f"{other}: no run to compare with it has scores of the same task")
     return [{name: row.get(name) for name in columns} for row in rows]
 
 

@@ -110,6 +110,7 @@ def test_runs_of_translators_are_compared(tmp_path: Path, monkeypatch: Patch) ->
     for folder in ("captions", ""):
         Path("runs", folder, "log.jsonl").write_text("{}")
     Path("runs/captions/results.json").write_text("[]")
-    assert "BLEU gain" not in compare_runs(["runs/dot"], "runs/captions")[0]
+    with pytest.raises(UserError, match="runs/captions: no run to compare with it has scores of"):
+        compare_runs(["runs/dot"], "runs/captions")
     fields = [*compare_runs(["runs"])[0]]
     assert fields[: fields.index("epoch")] == ["run", "data.format", "model.luong.score"]
