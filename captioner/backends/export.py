@@ -36,6 +36,7 @@ from captioner.backends.graph_file import external_weights
 from captioner.backends.graphs import ENCODER, MAP_SHAPE, MEMORY, NEXT, START, STEP, WEIGHTS_DIGEST
 from captioner.backends.torch_captions import TorchCaptions, load_networks
 from captioner.backends.torch_translations import load_translation_model
+from captioner.decoding.constraints import BLOCKED
 from captioner.decoding.loop import Beam, BeamSearch, advance
 from captioner.decoding.options import AnySearch
 from captioner.decoding.protocol import State, map_state, select_rows
@@ -332,7 +333,13 @@ def _graph(
 
 
 def _index(values: object, indices: Sequence[object], **_: object) -> object:
-    """`values[..., index]`, by one operator in place of up to four."""
+    """`values[..., index]`, by one operator in place of up to four.
+
+    Of two indices, which are those of `select_rows`, the first has all sources in order.
+    """
+    if len(indices) == 2 and None not in indices:
+        last = _operators.Constant(value_ints=[-1])
+        return _operators.GatherND(values, _operators.Unsqueeze(indices[1], last), batch_dims=1)
     (axis,) = (axis for axis, index in enumerate(indices) if index is not None)
     return _operators.Gather(values, indices[axis], axis=axis)
 
@@ -354,14 +361,23 @@ def _matmul(left: Any, right: Any, **_: Any) -> Any:
     return _operators.Squeeze(_operators.MatMul(left, _operators.Unsqueeze(right, last)), last)
 
 
+def _attend(query: Any, keys: Any, values: Any, mask: Any = None, *_: Any, **__: Any) -> Any:
+    """Scaled dot-product attention, by 4 operators of 15. No row of the mask is all False."""
+    scale = _operators.Constant(value_float=query.shape[-1] ** -0.5)
+    transposed = _operators.Transpose(keys, perm=[0, 1, 3, 2])
+    scores = _operators.MatMul(_operators.Mul(query, scale), transposed)
+    if mask is not None:
+        allowed, blocked = (_operators.Constant(value_float=value) for value in (0.0, BLOCKED))
+        scores = _operators.Add(scores, _operators.Where(mask, allowed, blocked))
+    return _operators.MatMul(_operators.Softmax(scores, axis=-1), values)
+
+
 _TRANSLATIONS: dict[Any, Any] = {
     torch.ops.aten.index.Tensor: _index,
-    torch.ops.aten.index_select.default: lambda values, dim, index: _operators.Gather(
-        values, index, axis=dim
-    ),
     torch.ops.aten.take.default: _operators.Gather,
     torch.ops.aten.select_scatter.default: _select_scatter,
     torch.ops.aten.matmul.default: _matmul,
+    torch.ops.aten.scaled_dot_product_attention.default: _attend,
     # Of whole numbers that are not negative: nine operators less.
     torch.ops.aten.floor_divide.default: _operators.Div,
 }

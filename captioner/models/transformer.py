@@ -73,8 +73,8 @@ class Transformer(TranslationModel):
         vectors, weights, state = self.decoder(vectors, state, self.config.alignment_layer)
         head = self.config.alignment_head
         alignment = weights.mean(dim=1) if head is None else weights[:, head]  # (B, K, T, S)
-        logits = self.embeddings.logits(self.decoder_norm(vectors))  # (B, K, T, V)
-        return TeacherForced(logits, alignment), state
+        logits = self.embeddings.logits(self.decoder_norm(vectors))  # (B * K * T, V)
+        return TeacherForced(logits.view(*tokens.shape, -1), alignment), state
 
     def _add_positions(self, embedded: Tensor, first: int | Tensor) -> Tensor:
         """Add encodings of the positions from `first` to embeddings (..., T, H)."""
