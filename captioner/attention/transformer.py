@@ -77,10 +77,10 @@ class EncoderLayer(nn.Module):
         self.around_attention = Residual(sizes.size, sizes.norm_first, sizes.dropout)
         self.around_network = Residual(sizes.size, sizes.norm_first, sizes.dropout)
 
-    def forward(self, vectors: Tensor, mask: Tensor | None) -> Tensor:
-        """Source vectors (B, S, H) and their mask (B, S) -> (B, S, H)."""
+    def forward(self, vectors: Tensor, mask: Tensor | None, batch_size: int) -> Tensor:
+        """Vectors (B * S, H) of B sources and their mask (B, S) -> (B * S, H)."""
         normed = self.around_attention.before(vectors)
-        memory = self.self_attention.remember(normed, mask)
+        memory = self.self_attention.remember(normed, mask, batch_size)
         vectors = self.around_attention(vectors, self.self_attention.context(normed, memory))
         normed = self.around_network.before(vectors)
         outputs: Tensor = self.around_network(vectors, self.feed_forward(normed))
@@ -226,8 +226,8 @@ def sinusoidal_positions(first: int | Tensor, count: int, like: Tensor) -> Tenso
     """
     size = like.shape[-1]
     positions = torch.arange(count, device=like.device).float() + first  # (count)
-    places = torch.arange(size, device=like.device)  # (H)
-    frequencies = torch.exp((places // 2 * 2) * (-math.log(10000.0) / size))  # (H)
-    angles = positions.unsqueeze(-1) * frequencies  # (count, H)
-    cosines = places % 2 * (math.pi / 2)  # (H), cos a = sin(a + pi / 2)
-    return torch.sin(angles + cosines).to(like.dtype)  # (count, H)
+    even = torch.arange(0, size, 2, device=like.device).float()  # (H / 2)
+    frequencies = torch.exp(even * (-math.log(10000.0) / size))  # (H / 2)
+    angles = positions.unsqueeze(-1) * frequencies  # (count, H / 2)
+    codes = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (count, H / 2, 2)
+    return codes.flatten(start_dim=1).to(like.dtype)  # (count, H)

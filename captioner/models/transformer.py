@@ -57,10 +57,11 @@ class Transformer(TranslationModel):
         Keys equal values: each decoder layer projects its own keys in `start`.
         """
         mask = checked_mask(mask, source.device)
-        vectors = self._add_positions(self.embeddings.source(source), 0)  # (B, S, H)
+        embedded = self._add_positions(self.embeddings.source(source), 0)  # (B, S, H)
+        vectors = embedded.flatten(end_dim=1)  # (B * S, H)
         for layer in self.encoder:
-            vectors = layer(vectors, mask)
-        outputs = self.encoder_norm(vectors)
+            vectors = layer(vectors, mask, source.shape[0])
+        outputs = self.encoder_norm(vectors).view(embedded.shape)  # (B, S, H)
         return Memory(outputs, outputs, mask)
 
     def start(self, memory: Memory) -> StackState:
