@@ -89,18 +89,8 @@ def map_state(
 
 def select_rows(state: State, rows: Tensor) -> State:
     """Select rows (B, K'), indices into each source's K, of a state; memories stay shared."""
-    places: Tensor | None = None  # (B * K'), into B * K, of all tensors of the state
-
-    def select(tensor: Tensor) -> Tensor:
-        nonlocal places
-        if places is None:
-            batch_size, count = tensor.shape[:2]
-            first = torch.arange(batch_size, device=rows.device).unsqueeze(1) * count  # (B, 1)
-            places = (first + rows).flatten()
-        selected = tensor.flatten(end_dim=1).index_select(0, places)
-        return selected.view(*rows.shape, *tensor.shape[2:])  # (B, K', ...)
-
-    return map_state(state, select)
+    sources = torch.arange(rows.shape[0], device=rows.device).unsqueeze(1)  # (B, 1)
+    return map_state(state, lambda tensor: tensor[sources, rows])  # (B, K', ...)
 
 
 def select_sources(state: State, sources: Tensor) -> State:
