@@ -192,9 +192,9 @@ class DecoderStack(nn.ModuleList):
         newest = row_numbers.unsqueeze(1) == row_of_token  # (K, K * T)
         newest = newest.expand(vectors.shape[0], -1, -1)  # (B, K, K * T)
         row_mask = torch.cat([state.row_mask, newest], dim=-1)  # (B, K, M)
-        by_step = row_mask.unsqueeze(2).expand(-1, -1, steps, -1)  # (B, K, T, M)
-        mask = by_step.contiguous().flatten(1, 2)  # (B, K * T, M), written to below
+        mask = row_mask
         if steps > 1:
+            mask = row_mask.repeat_interleave(steps, dim=1)  # (B, K * T, M)
             mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
         mask = mask.unsqueeze(1)  # (B, 1, K * T, M)
         map_layer %= len(self)
@@ -228,8 +228,8 @@ def sinusoidal_positions(first: int | Tensor, count: int, like: Tensor) -> Tenso
         would wait for a GPU. Computed in float32 on every call: there is no maximum position.
     """
     size = like.shape[-1]
-    positions = torch.arange(count, device=like.device).float() + first  # (count)
-    even = torch.arange(0, size, 2, device=like.device).float()  # (H / 2)
+    positions = torch.arange(count, dtype=torch.float32, device=like.device) + first  # (count)
+    even = torch.arange(0, size, 2, dtype=torch.float32, device=like.device)  # (H / 2)
     frequencies = torch.exp(even * (-math.log(10000.0) / size))  # (H / 2)
     angles = positions.unsqueeze(-1) * frequencies  # (count, H / 2)
     codes = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (count, H / 2, 2)
