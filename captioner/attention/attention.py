@@ -152,9 +152,13 @@ class MultiHeadAttention(nn.Module):
         return Attended(self.output_projection(joined), weights, scores)  # context (B, Q, H)
 
     def context(self, query: Tensor, memory: Memory, mask: Tensor | None = None) -> Tensor:
-        """The contexts (B, Q, H) of `forward`, by torch's fused attention: a third of the calls."""
+        """The contexts (B, Q, H) of `forward`, by torch's fused attention: a third of the calls.
+
+        Does not check a mask of queries alone, which has no row that is all False.
+        """
         split = self._split(self.query_projection(query), memory.batch_size)  # (B, N, Q, H / N)
         keys, values = memory.keys, memory.values
+        allowed = mask if memory.mask is None else combined_mask(memory, mask)
         # In bfloat16 torch's kernel for CPUs takes twice as long, and its gradient 13 times.
         is_slow = torch.is_autocast_enabled("cpu") and cpu.enabled(split.device)
         if is_slow:
@@ -162,7 +166,7 @@ class MultiHeadAttention(nn.Module):
         with torch.autocast("cpu", enabled=False) if is_slow else nullcontext():
             dropout = self.dropout.p if self.training else 0.0
             context = functional.scaled_dot_product_attention(
-                split, keys, values, combined_mask(memory, mask), dropout_p=dropout
+                split, keys, values, allowed, dropout_p=dropout
             )  # (B, N, Q, H / N)
         joined = context.transpose(1, 2).reshape(query.shape)  # (B, Q, H)
         return self.output_projection(joined)  # type: ignore[no-any-return]

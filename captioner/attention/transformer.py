@@ -225,8 +225,8 @@ def sinusoidal_positions(first: int | Tensor, count: int, like: Tensor) -> Tenso
         would wait for a GPU. Computed in float32 on every call: there is no maximum position.
     """
     size = like.shape[-1]
-    positions = torch.arange(count, device=like.device).float() + first  # (count)
-    even = torch.arange(0, size, 2, device=like.device).float()  # (H / 2)
+    positions = torch.arange(count, dtype=torch.float32, device=like.device) + first  # (count)
+    even = torch.arange(0, size, 2, dtype=torch.float32, device=like.device)  # (H / 2)
     frequencies = torch.exp(even * (-math.log(10000.0) / size))  # (H / 2)
     angles = positions.unsqueeze(-1) * frequencies  # (count, H / 2)
     codes = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (count, H / 2, 2)

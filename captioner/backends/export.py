@@ -143,7 +143,7 @@ def _of_translator(folder: ModelFolder) -> dict[str, ModelProto]:
         raise UserError(f"{folder.path}: only Transformers and captioners can be exported")
 
     def examples(batch: int, length: int) -> dict[str, Tensor]:
-        mask = torch.ones(batch, length, dtype=torch.bool)
+        mask = torch.arange(length).expand(batch, -1) < length - 1  # With padding.
         return {"tokens": torch.full((batch, length), Vocabulary.end), "mask": mask}
 
     with _plain_and_quiet(), torch.no_grad():
