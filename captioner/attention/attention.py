@@ -127,27 +127,38 @@ class MultiHeadAttention(nn.Module):
         self.score = ScaledDotProductScore()
         self.dropout = nn.Dropout(dropout)
 
-    def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
-        """Project values (B, L, D), mask (B, L) to keys and values (B, N, L, H / N), once."""
-        keys = self._split(self.key_projection(values))  # (B, N, L, H / N)
-        return Memory(self._split(self.value_projection(values)), keys, mask)  # (B, N, L, H / N)
+    def remember(
+        self, values: Tensor, mask: Tensor | None = None, batch_size: int | None = None
+    ) -> Memory:
+        """Project values (B, L, D), mask (B, L) to keys and values (B, N, L, H / N), once.
+
+        batch_size: B, of values that are flat, (B * L, D).
+        """
+        batch_size = batch_size or values.shape[0]
+        keys = self._split(self.key_projection(values), batch_size)  # (B, N, L, H / N)
+        return Memory(self._split(self.value_projection(values), batch_size), keys, mask)
 
     def forward(self, query: Tensor, memory: Memory, mask: Tensor | None = None) -> Attended:
         """Queries (B, Q, H) -> contexts (B, Q, H), weights and scores (B, N, Q, L).
 
+        Queries may be flat, (B * Q, H); contexts are then, too.
         mask: of these queries, boolean, broadcastable to (B, N, Q, L), such as `causal_mask`.
         """
-        split = self._split(self.query_projection(query))  # (B, N, Q, H / N)
+        split = self._split(self.query_projection(query), memory.batch_size)  # (B, N, Q, H / N)
         scores = self.score(split, memory)  # (B, N, Q, L)
         weights = masked_softmax(scores, combined_mask(memory, mask))  # (B, N, Q, L)
         context = self.dropout(weights).to(memory.values.dtype) @ memory.values  # (B, N, Q, H / N)
-        joined = context.transpose(1, 2).flatten(start_dim=2)  # (B, Q, H)
+        joined = context.transpose(1, 2).reshape(query.shape)  # (B, Q, H)
         return Attended(self.output_projection(joined), weights, scores)  # context (B, Q, H)
 
     def context(self, query: Tensor, memory: Memory, mask: Tensor | None = None) -> Tensor:
-        """The contexts (B, Q, H) of `forward`, by torch's fused attention: a third of the calls."""
-        split = self._split(self.query_projection(query))  # (B, N, Q, H / N)
+        """The contexts (B, Q, H) of `forward`, by torch's fused attention: a third of the calls.
+
+        Does not check a mask of queries alone, which has no row that is all False.
+        """
+        split = self._split(self.query_projection(query), memory.batch_size)  # (B, N, Q, H / N)
         keys, values = memory.keys, memory.values
+        allowed = mask if memory.mask is None else combined_mask(memory, mask)
         # In bfloat16 torch's kernel for CPUs takes twice as long, and its gradient 13 times.
         is_slow = torch.is_autocast_enabled("cpu") and cpu.enabled(split.device)
         if is_slow:
@@ -155,14 +166,15 @@ class MultiHeadAttention(nn.Module):
         with torch.autocast("cpu", enabled=False) if is_slow else nullcontext():
             dropout = self.dropout.p if self.training else 0.0
             context = functional.scaled_dot_product_attention(
-                split, keys, values, combined_mask(memory, mask), dropout_p=dropout
+                split, keys, values, allowed, dropout_p=dropout
             )  # (B, N, Q, H / N)
-        joined = context.transpose(1, 2).flatten(start_dim=2)  # (B, Q, H)
+        joined = context.transpose(1, 2).reshape(query.shape)  # (B, Q, H)
         return self.output_projection(joined)  # type: ignore[no-any-return]
 
-    def _split(self, projected: Tensor) -> Tensor:
-        """(B, L, H) -> (B, N, L, H / N)."""
-        return projected.view(*projected.shape[:2], self.heads, -1).transpose(1, 2)
+    def _split(self, projected: Tensor, batch_size: int) -> Tensor:
+        """(B, L, H) or (B * L, H) -> (B, N, L, H / N)."""
+        size = projected.shape[-1] // self.heads
+        return projected.view(batch_size, -1, self.heads, size).transpose(1, 2)
 
 
 def combined_mask(memory: Memory, mask: Tensor | None) -> Tensor | None:

@@ -69,11 +69,15 @@ class Memory:
 
 
 def checked_mask(mask: Tensor | None, device: torch.device) -> Tensor | None:
-    """Check a mask (B, L) where it is, as `refuse_empty_rows` does, and move it to a device."""
+    """Check a mask (B, L) where it is, as `refuse_empty_rows` does, and move it to a device.
+
+    None for a mask that is all True, as of one sentence, where its values may be read.
+    """
     if mask is None:
         return None
     refuse_empty_rows(mask)
-    return mask.to(device, non_blocking=True)
+    is_readable = mask.device.type == "cpu" and not torch.compiler.is_compiling()
+    return None if is_readable and mask.all() else mask.to(device, non_blocking=True)
 
 
 def refuse_empty_rows(mask: Tensor) -> None:

@@ -77,10 +77,10 @@ class EncoderLayer(nn.Module):
         self.around_attention = Residual(sizes.size, sizes.norm_first, sizes.dropout)
         self.around_network = Residual(sizes.size, sizes.norm_first, sizes.dropout)
 
-    def forward(self, vectors: Tensor, mask: Tensor | None) -> Tensor:
-        """Source vectors (B, S, H) and their mask (B, S) -> (B, S, H)."""
+    def forward(self, vectors: Tensor, mask: Tensor | None, batch_size: int) -> Tensor:
+        """Vectors (B * S, H) of B sources and their mask (B, S) -> (B * S, H)."""
         normed = self.around_attention.before(vectors)
-        memory = self.self_attention.remember(normed, mask)
+        memory = self.self_attention.remember(normed, mask, batch_size)
         vectors = self.around_attention(vectors, self.self_attention.context(normed, memory))
         normed = self.around_network.before(vectors)
         outputs: Tensor = self.around_network(vectors, self.feed_forward(normed))
@@ -107,32 +107,30 @@ class DecoderLayer(nn.Module):
         mask: Tensor,
         needs_weights: bool,
     ) -> tuple[Tensor, Tensor | None, Memory]:
-        """Vectors of the T newest tokens (B, K, T, H) -> vectors (B, K, T, H).
+        """Vectors of the T newest tokens (B * K * T, H) -> vectors (B * K * T, H).
 
-        Also the attention over the source (B, N, K, T, S), None unless `needs_weights`, and
+        Also the attention over the source (B, N, K * T, S), None unless `needs_weights`, and
         the keys and values of all tokens so far (B, N, M, H / N).
 
         source: `cross_attention.remember` of the encoder's outputs, of B sources.
         cache: keys and values of the earlier tokens of all rows, None before the first.
         mask: (B, 1, K * T, M), the tokens each of the newest may attend to, of all M.
         """
-        shape = vectors.shape
-        normed = self.around_attention.before(vectors).flatten(1, 2)  # (B, K * T, H)
-        newest = self.self_attention.remember(normed)
+        normed = self.around_attention.before(vectors)
+        newest = self.self_attention.remember(normed, batch_size=source.batch_size)
         extended = newest if cache is None else cache.extended(newest)  # (B, N, M, H / N)
-        context = self.self_attention.context(normed, extended, mask)  # (B, K * T, H)
-        vectors = self.around_attention(vectors, context.view(shape))
+        context = self.self_attention.context(normed, extended, mask)  # (B * K * T, H)
+        vectors = self.around_attention(vectors, context)
 
-        normed = self.around_cross.before(vectors).flatten(1, 2)  # (B, K * T, H)
+        normed = self.around_cross.before(vectors)
         weights = None
         if needs_weights:
             context, weights, *_ = self.cross_attention(normed, source)
-            weights = weights.unflatten(2, shape[1:3])  # (B, N, K, T, S)
         else:
-            context = self.cross_attention.context(normed, source)  # (B, K * T, H)
-        vectors = self.around_cross(vectors, context.view(shape))
+            context = self.cross_attention.context(normed, source)  # (B * K * T, H)
+        vectors = self.around_cross(vectors, context)
 
-        outputs = self.feed_forward(self.around_network.before(vectors))  # (B, K, T, H)
+        outputs = self.feed_forward(self.around_network.before(vectors))  # (B * K * T, H)
         return self.around_network(vectors, outputs), weights, extended
 
 
@@ -180,24 +178,23 @@ class DecoderStack(nn.ModuleList):
     ) -> tuple[Tensor, Tensor, StackState]:
         """Vectors (B, K, T, H) of the T newest tokens, and the state before them.
 
-        Returns vectors (B, K, T, H), the attention over the source (B, N, K, T, S) of one layer,
+        Returns vectors (B * K * T, H), the attention over the source (B, N, K, T, S) of one layer,
         and the state after the tokens.
 
         map_layer: that layer, counted from 0; below 0 from the last.
         """
-        rows, steps = vectors.shape[1:3]
+        batch_size, rows, steps, _ = vectors.shape
         device = vectors.device
-        row_numbers = torch.arange(rows, device=device)  # (K)
-        row_of_token = row_numbers.unsqueeze(1).expand(-1, steps).flatten()  # (K * T)
-        newest = row_numbers.unsqueeze(1) == row_of_token  # (K, K * T)
-        newest = newest.expand(vectors.shape[0], -1, -1)  # (B, K, K * T)
-        row_mask = torch.cat([state.row_mask, newest], dim=-1)  # (B, K, M)
-        by_step = row_mask.unsqueeze(2).expand(-1, -1, steps, -1)  # (B, K, T, M)
-        mask = by_step.contiguous().flatten(1, 2)  # (B, K * T, M), written to below
+        newest = torch.eye(rows, dtype=torch.bool, device=device).expand(batch_size, -1, -1)
         if steps > 1:
+            newest = newest.repeat_interleave(steps, dim=-1)  # (B, K, K * T)
+        mask = row_mask = torch.cat([state.row_mask, newest], dim=-1)  # (B, K, M)
+        if steps > 1:
+            mask = row_mask.repeat_interleave(steps, dim=1)  # (B, K * T, M)
             mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
         mask = mask.unsqueeze(1)  # (B, 1, K * T, M)
         map_layer %= len(self)
+        vectors = vectors.flatten(end_dim=2)  # (B * K * T, H): a graph adds a bias in the product.
         caches = []
         maps = []
         for number, layer in enumerate(self):
@@ -209,9 +206,9 @@ class DecoderStack(nn.ModuleList):
                 needs_weights=number == map_layer,
             )
             caches.append(cache)
-            maps.append(weights)  # (B, N, K, T, S)
+            maps.append(weights)  # (B, N, K * T, S)
         state = state._replace(caches=tuple(caches), row_mask=row_mask)
-        return vectors, maps[map_layer], state
+        return vectors, maps[map_layer].unflatten(2, (rows, steps)), state
 
 
 def causal_mask(length: int, device: torch.device | str = "cpu") -> Tensor:
@@ -228,8 +225,8 @@ def sinusoidal_positions(first: int | Tensor, count: int, like: Tensor) -> Tenso
         would wait for a GPU. Computed in float32 on every call: there is no maximum position.
     """
     size = like.shape[-1]
-    positions = torch.arange(count, device=like.device).float() + first  # (count)
-    even = torch.arange(0, size, 2, device=like.device).float()  # (H / 2)
+    positions = torch.arange(count, dtype=torch.float32, device=like.device) + first  # (count)
+    even = torch.arange(0, size, 2, dtype=torch.float32, device=like.device)  # (H / 2)
     frequencies = torch.exp(even * (-math.log(10000.0) / size))  # (H / 2)
     angles = positions.unsqueeze(-1) * frequencies  # (count, H / 2)
     codes = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (count, H / 2, 2)

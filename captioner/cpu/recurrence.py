@@ -55,7 +55,7 @@ def exponentials(projected: Tensor) -> Tensor:
     """Queries or keys x (B, L, A) -> exp(2 x), finite and above 0, in float32 at least."""
     wide = at_least_float32(projected)
     limit = 0.49 * math.log(torch.finfo(wide.dtype).max)
-    return (2 * wide.clamp(-limit, limit)).exp_()
+    return wide.clamp(-limit, limit).mul_(2).exp_()
 
 
 @autocast_disabled()
@@ -67,7 +67,7 @@ def additive_scores(query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Te
     v = v.to(key_exponentials.dtype)
     scores = key_exponentials.new_empty(*query.shape[:2], keys.shape[1])  # (B, Q, L)
     for block, r in _blocks(query, keys, key_exponentials):
-        scores[block] = torch.mv(r.flatten(end_dim=-2), v).view(r.shape[:-1])
+        torch.mv(r.flatten(end_dim=-2), v, out=scores[block].view(-1))  # (b * q * L)
     return scores.mul_(-2).add_(v.sum())
 
 
@@ -132,7 +132,7 @@ class _Sigmoid:
 
 def _both_large(query: Tensor, key_exponentials: Tensor) -> bool:
     """Whether queries and keys may both be beyond `_SAFE_MAGNITUDE`, or one of them is NaN."""
-    if bool(query.abs().amax() <= _SAFE_MAGNITUDE):
+    if all(abs(float(limit)) <= _SAFE_MAGNITUDE for limit in query.aminmax()):
         return False
     least, most = key_exponentials.aminmax()
     smallest, largest = math.exp(-2 * _SAFE_MAGNITUDE), math.exp(2 * _SAFE_MAGNITUDE)

@@ -1,5 +1,7 @@
 """Blocks the tokens that the rules of a search exclude."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,36 +11,35 @@ BLOCKED = float("-inf")
 
 
 def to_device(rules: Rules, device: torch.device) -> Rules:
-    """The rules as tensors on a device, without those that are off."""
+    """The rules as tensors on a device and as numbers, without those that are off."""
     if not rules.repeat_distance:
         rules = rules._replace(repeatable=None, repeat_distance=None)
     if rules.context.max(initial=0) > rules.maximum_length:
         rules = rules._replace(context=None)
-    return Rules(
-        *(
-            None if array is None else torch.as_tensor(array).to(device, non_blocking=True)
-            for array in rules
-        )
-    )
+    given = {
+        name: torch.as_tensor(array).to(device, non_blocking=True) if array.ndim else array.item()
+        for name, array in rules.inputs().items()
+    }
+    return rules._replace(**given)
 
 
 def block(rules: Rules, log_probabilities: Tensor, history: Tensor, end: int) -> None:
     """Set log-probabilities (B, K, V) of blocked tokens to -inf.
 
-    rules: tensors. history: (B, K, 1 + t), the start token and the tokens so far. A row with every
-    token blocked may end, with a log-probability of at least `IMPOSSIBLE`.
+    rules: of `to_device`, or a graph's tensors. history: (B, K, 1 + t), the start token and the
+    tokens so far. A row with every token blocked may end, with a log-probability of at least
+    `IMPOSSIBLE`.
     """
     length = history.shape[-1] - 1  # t
-    is_word = torch.arange(history.shape[-1], device=history.device) > 0  # (1 + t)
-    is_early = rules.minimum_length > length  # ()
-    is_last = rules.maximum_length <= length  # ()
+    is_early = rules.minimum_length > length  # A boolean, in a graph a tensor ().
+    is_last = rules.maximum_length <= length
     ending = log_probabilities[..., end].clamp(min=IMPOSSIBLE)  # (B, K)
-    ending = torch.where(is_early, IMPOSSIBLE, ending)  # Ranks last.
+    ending = _where(is_early, IMPOSSIBLE, ending)  # Ranks last.
     penalties = torch.where(rules.forbidden | is_last, BLOCKED, 0.0)  # (V,)
-    penalties[end] = torch.where(is_early, BLOCKED, 0.0)
+    penalties[end] = _where(is_early, BLOCKED, 0.0)
     log_probabilities += penalties  # 3 times as fast as a fill.
     if rules.ngram_table is not None:
-        _block_unknown_ngrams(log_probabilities, history, is_word, rules.ngram_table)
+        _block_unknown_ngrams(log_probabilities, history, rules.ngram_table)
     repeats = None  # (B, K, 1 + t), tokens of the history that may not follow it.
     if rules.context is not None:
         repeats = _completes_ngram(history, rules.context)
@@ -48,20 +49,23 @@ def block(rules: Rules, log_probabilities: Tensor, history: Tensor, end: int) ->
         is_repeated = is_recent & ~rules.repeatable.take(history)
         repeats = is_repeated if repeats is None else repeats | is_repeated
     if repeats is not None:
-        penalties = torch.where(repeats & is_word, BLOCKED, 0.0).to(log_probabilities.dtype)
-        log_probabilities.scatter_add_(-1, history, penalties)
+        penalties = torch.where(repeats[..., 1:], BLOCKED, 0.0).to(log_probabilities.dtype)
+        log_probabilities.scatter_add_(-1, history[..., 1:], penalties)  # Not of the start token.
     nothing_left = log_probabilities.amax(dim=-1) == BLOCKED  # (B, K)
     at_end = log_probabilities[..., end]  # (B, K)
     log_probabilities[..., end] = torch.where(nothing_left, ending, at_end)
 
 
-def _block_unknown_ngrams(
-    log_probabilities: Tensor, history: Tensor, is_word: Tensor, table: Tensor
-) -> None:
-    """Block all but the likeliest tokens that complete a known n-gram and clash with none.
+def _where(condition: bool | Tensor, one: Any, other: Any) -> Any:
+    """`torch.where` of a tensor (), or without an operator of a boolean."""
+    if isinstance(condition, Tensor):
+        return torch.where(condition, one, other)
+    return one if condition else other
 
-    is_word: (1 + t), False of the start token.
-    """
+
+def _block_unknown_ngrams(log_probabilities: Tensor, history: Tensor, table: Tensor) -> None:
+    """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
+    is_word = torch.arange(history.shape[-1], device=history.device) > 0  # (1 + t)
     size, device = log_probabilities.shape[-1], history.device
     start = history[..., :1]  # (B, K, 1)
     before = torch.cat([start, start, history], dim=-1)[..., 1 - ORDER :]  # (B, K, n - 1)

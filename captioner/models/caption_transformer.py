@@ -62,5 +62,5 @@ class TransformerDecoder(SequenceDecoder, CaptionDecoder):
         positions = sinusoidal_positions(state.length, tokens.shape[-1], embedded)  # (T, H)
         vectors = self.dropout(embedded + positions)  # (B, K, T, H)
         vectors, weights, state = self.stack(vectors, state, self.config.map_layer)
-        logits = self.output(self.norm(vectors))  # (B, K, T, V)
+        logits = self.output(self.norm(vectors)).view(*tokens.shape, -1)  # (B, K, T, V)
         return TeacherForced(logits, weights.mean(dim=1)), state  # weights (B, K, T, L)

@@ -57,10 +57,11 @@ class Transformer(TranslationModel):
         Keys equal values: each decoder layer projects its own keys in `start`.
         """
         mask = checked_mask(mask, source.device)
-        vectors = self._add_positions(self.embeddings.source(source), 0)  # (B, S, H)
+        embedded = self._add_positions(self.embeddings.source(source), 0)  # (B, S, H)
+        vectors = embedded.flatten(end_dim=1)  # (B * S, H)
         for layer in self.encoder:
-            vectors = layer(vectors, mask)
-        outputs = self.encoder_norm(vectors)
+            vectors = layer(vectors, mask, source.shape[0])
+        outputs = self.encoder_norm(vectors).view(embedded.shape)  # (B, S, H)
         return Memory(outputs, outputs, mask)
 
     def start(self, memory: Memory) -> StackState:
@@ -73,8 +74,8 @@ class Transformer(TranslationModel):
         vectors, weights, state = self.decoder(vectors, state, self.config.alignment_layer)
         head = self.config.alignment_head
         alignment = weights.mean(dim=1) if head is None else weights[:, head]  # (B, K, T, S)
-        logits = self.embeddings.logits(self.decoder_norm(vectors))  # (B, K, T, V)
-        return TeacherForced(logits, alignment), state
+        logits = self.embeddings.logits(self.decoder_norm(vectors))  # (B * K * T, V)
+        return TeacherForced(logits.view(*tokens.shape, -1), alignment), state
 
     def _add_positions(self, embedded: Tensor, first: int | Tensor) -> Tensor:
         """Add encodings of the positions from `first` to embeddings (..., T, H)."""
