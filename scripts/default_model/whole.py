@@ -90,7 +90,7 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
         *("--save-results", str(said), "--overwrite"),
     ]
     rules = ["--people", str(people), "--texts", str(texts), "--said", str(said)]
-    steps["mean"] = mean_of(*rewarded, *rules, *longer, "--truth-weight", "0.5", "--out", str(mean))
+    steps["mean"] = mean_of(*rewarded, *rules, *longer, "--truth-weight", "1.0", "--out", str(mean))
     steps["confidence"] = [
         *("-m", "captioner", "calibrate", str(mean), "--format", "table"),
         *("--annotations", str(people), "--split", "flickr_kept", "everyday_kept"),
