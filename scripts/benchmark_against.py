@@ -87,7 +87,7 @@ def make_translation(config: str, sentences: int) -> Work:
     from captioner.schema import from_mapping
 
     path = Path(captioner.__file__).parents[1] / f"configs/multi30k_en_de{config}.yaml"
-    config_of = _either("models.translation_config", "translate.config").TranslationModelConfig
+    config_of = _either("models.translation_config", "translate.translator").TranslationModelConfig
     fields = yaml.safe_load(path.read_text(encoding="utf-8"))
     torch.manual_seed(0)
     size = fields["text"]["size"]

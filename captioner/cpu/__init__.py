@@ -18,7 +18,7 @@ from captioner.cpu.recurrence import exponentials as exponentials
 SWITCH = "CAPTIONER_CPU_CODE"
 """Environment variable: `0` runs plain torch code everywhere."""
 _FEW_ROWS = range(2, 33)  # The transposed product is faster for these, by up to four times.
-_LARGE_WEIGHT = 1 << 17  # Elements, at least: a smaller weight stays in a core's own cache.
+_LARGE_WEIGHT = 1 << 19  # Elements, at least: a smaller weight stays in a core's own cache.
 _CHUNK_PHOTOS = {torch.float32: 2, torch.bfloat16: 4}
 """Photos in a chunk that fits in the caches: VGG-11 takes 69 ms a photo, and 85 with 16 at once."""
 
