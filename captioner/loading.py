@@ -50,7 +50,7 @@ def load(
 
     device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
     precision: of the encoder: `float32`, or `bfloat16`, which takes less time on a CPU with
-        instructions for it and gives another caption of about the same score for 9 photos in 100.
+        instructions for it and gives another caption of about the same score for 10 photos in 100.
     engine: computes the networks: `graphs`, the ONNX graphs of the folder, which need no torch, or
         `torch`. `auto` takes the graphs on a CPU in float32, where the folder has them. A folder
         of a backend of another package has one engine, its own.
