@@ -181,7 +181,7 @@ def run_info(arguments: argparse.Namespace) -> None:
     """Describes a captioner or translator: its parts, its size, its model card.
 
       captioner info                 the packaged captioner
-      captioner info vgg             the one with the paper's encoder
+      captioner info vgg             the one with the paper's kind of encoder
       captioner info english_german  the packaged translator into German
       captioner info hf://user/name  a model of the hub, with its revision
 
