@@ -146,7 +146,7 @@ def test_large_turned_and_clear_photos_are_read_as_in_python(page: Page, folder:
         buffer = io.BytesIO()
         image.save(buffer, "png", **options)
         add(page, file("a.png", buffer.getvalue()))
-        caption = page.locator(".words").first.inner_text()
+        caption = page.locator(".words").last.inner_text()
         assert caption == graphs.caption(buffer.getvalue()).text
 
 
@@ -289,7 +289,7 @@ def test_a_page_of_a_model_with_graphs_needs_no_torch(browser: Browser, tmp_path
 
 
 def test_the_page_is_small_and_has_what_it_needs(folder: Path) -> None:
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= 35_000_000
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 37_000_000
     assert "MIT License" in (folder / "onnxruntime-web.LICENSE.txt").read_text()
     files = json.loads((folder / "captioner.json").read_text())["files"]
     assert set(files) == {"encoder.onnx", "start.onnx", "step.onnx", "ngrams.bin"}
