@@ -66,6 +66,7 @@ def test_it_sees_the_cat_in_the_demo_photo_and_doubts_noise(model: captioner.Cap
     for caption in others:
         assert 0 <= caption.confidence <= 1
         assert caption.doubt.startswith("not sure")
+    assert others[0].confidence < cat.confidence
 
 
 @needs_data

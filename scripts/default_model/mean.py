@@ -1,13 +1,13 @@
 """Average captioners, and add the 4-grams that people write and the words that they keep apart.
 
 The weights are the means of the models' (Izmailov et al. 2018, *Averaging Weights Leads to Wider
-Optima and Better Generalization*); a model given twice counts twice. With `--people`, words that
+Optima and Better Generalization*); a model given twice counts twice. With `--rules`, words that
 people's captions have less often than `LEAST_COUNT` times go; the search keeps to the 4-grams that
 people wrote, or that a model said of whose words people wrote each three, and never says two words
 that clash: "a surfboard on a snowboard", "a bicycle on a bike".
 
   python scripts/default_model/mean.py runs/rewarded_1/model runs/rewarded_2/model \\
-      --people runs/tables/frozen.jsonl --texts runs/tables/texts.txt --said runs/said/said.json \\
+      --rules runs/tables/frozen.jsonl runs/tables/texts.txt runs/said/said.json \\
       --length-normalisation 1.8 --out runs/mean/model
 """
 
@@ -135,20 +135,21 @@ def main() -> None:
     """Write the mean."""
     parser = script_parser(__doc__)
     parser.add_argument("models", nargs="+", help="model folders")
-    parser.add_argument("--people", type=Path, help="table of people's captions")
-    parser.add_argument("--texts", type=Path, help="captions without photos")
-    parser.add_argument("--said", type=Path, help="captions of a model, of evaluate --save-results")
+    about = "table of people's captions, captions without photos, results of evaluate"
+    files = ("PEOPLE", "TEXTS", "SAID")
+    parser.add_argument("--rules", type=Path, nargs=3, metavar=files, help=about)
     parser.add_argument("--length-normalisation", type=float, default=1.0, help="of the search")
     parser.add_argument("--truth-weight", type=float, default=0.0, help="of the search")
     parser.add_argument("--out", type=Path, required=True, help="the model folder to write")
     arguments = parser.parse_args()
     models = [load_model(folder) for folder in arguments.models]
     model = average([networks_of(each.backend) for each in models])
-    if arguments.people:
-        rows = map(json.loads, read_text(arguments.people, "table").splitlines())
+    if arguments.rules:
+        people, texts, results = arguments.rules
+        rows = map(json.loads, read_text(people, "table").splitlines())
         captions = [tokenize(row["caption"]) for row in rows if row["split"] == "train"]
-        captions += map(tokenize, read_lines(arguments.texts))
-        said = [tokenize(record["caption"]) for record in read_json(arguments.said, "captions")]
+        captions += map(tokenize, read_lines(texts))
+        said = [tokenize(record["caption"]) for record in read_json(results, "captions")]
         model = with_rules(model, captions, said)
     search = models[-1].search.replace(
         length_normalisation=arguments.length_normalisation, truth_weight=arguments.truth_weight

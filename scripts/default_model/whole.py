@@ -89,7 +89,7 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
         *("--annotations", str(out / "tables" / "rewarded.jsonl")),
         *("--save-results", str(said), "--overwrite"),
     ]
-    rules = ["--people", str(people), "--texts", str(texts), "--said", str(said)]
+    rules = ["--rules", str(people), str(texts), str(said)]
     steps["mean"] = mean_of(*rewarded, *rules, *longer, "--truth-weight", "1.0", "--out", str(mean))
     steps["confidence"] = [
         *("-m", "captioner", "calibrate", str(mean), "--format", "table"),
