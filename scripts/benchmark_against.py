@@ -16,7 +16,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import (
+    closing,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -45,7 +52,7 @@ def make_search(images: int) -> Work:
     torch.manual_seed(0)
     decoder = decoders.ShowAttendTellDecoder(decoders.DecoderConfig(dropout=0.0), WORDS).eval()
     annotations = torch.rand(images, PLACES, SIZE)  # (B, L, D)
-    return lambda: _decode(decoder, lambda: decoder.remember(annotations), 0.0)
+    return _search_of(decoder, lambda: decoder.remember(annotations), 0.0)
 
 
 def make_training_step(captions: int) -> Work:
@@ -99,7 +106,7 @@ def make_translation(config: str, sentences: int) -> Work:
     model = make_model(chosen, size, size).eval()
     source = torch.randint(4, size, (sentences, LENGTH))  # (B, S)
     mask = torch.ones_like(source, dtype=torch.bool)
-    return lambda: _decode(model, lambda: model.remember(source, mask), 1.0)
+    return _search_of(model, lambda: model.remember(source, mask), 1.0)
 
 
 def random_captions(count: int) -> list[str]:
@@ -154,10 +161,11 @@ ROWS: dict[str, Callable[[], Work]] = {
 """What is timed, by name; each value makes a work once, outside of the time."""
 
 
-def _decode(model: Any, remember: Callable[[], Any], normalisation: float) -> None:
+def _search_of(model: Any, remember: Callable[[], Any], normalisation: float) -> Work:
     """Search for sequences of LENGTH tokens, the memory computed within the time."""
     import torch
 
+    from captioner import cpu
     from captioner.decoding.loop import BeamSearch, decode
 
     length = {"minimum_length": LENGTH - 1, "maximum_length": LENGTH - 1}
@@ -170,16 +178,22 @@ def _decode(model: Any, remember: Callable[[], Any], normalisation: float) -> No
         from captioner.decoding import constraints as numbers
 
         constraints = numbers.Constraints(**length)
-    with torch.no_grad():
-        decode(
-            model,
-            remember(),
-            start=1,
-            end=2,
-            strategy=BeamSearch(BEAM),
-            constraints=constraints,
-            length_normalisation=normalisation,
-        )
+    # What a loaded model keeps from search to search; nothing at an earlier commit.
+    region = partial(cpu.packed_weights, {}) if hasattr(cpu, "packed_weights") else nullcontext
+
+    def search() -> None:
+        with torch.no_grad(), region():
+            decode(
+                model,
+                remember(),
+                start=1,
+                end=2,
+                strategy=BeamSearch(BEAM),
+                constraints=constraints,
+                length_normalisation=normalisation,
+            )
+
+    return search
 
 
 class Side:
@@ -190,7 +204,6 @@ class Side:
             **os.environ,
             "PYTHONPATH": str(tree),
             "BENCHMARK_FOLDER": str(folder),
-            "OMP_WAIT_POLICY": "PASSIVE",  # The other side's threads want the cores.
         }
         self.process = subprocess.Popen(
             [sys.executable, __file__],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from captioner import cpu
 from captioner.arrays import Array, Values
 from captioner.backends.protocol import CaptionBackend, Sentence, Words
 from captioner.backends.vocabulary_search import NGRAMS, VocabularyCaptions
@@ -51,6 +52,7 @@ class TorchCaptions(VocabularyCaptions):
     vocabulary: Vocabulary
     preprocessing: Preprocessing
     ngrams: Tensor | None = None
+    packed: cpu.PackedWeights = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         needed = self.encoder.annotation_size
@@ -107,15 +109,16 @@ class TorchCaptions(VocabularyCaptions):
     def search(
         self, annotations: Values, search: SearchOptions, generator: torch.Generator | None = None
     ) -> list[list[Sentence]]:
-        hypotheses = decode(
-            self.decoder,
-            self.decoder.remember(torch.as_tensor(annotations).to(self.device)),
-            start=Vocabulary.start,
-            end=Vocabulary.end,
-            strategy=make_strategy(search, generator),
-            constraints=self.constraints(search),
-            length_normalisation=search.length_normalisation,
-        )
+        with cpu.packed_weights(self.packed):
+            hypotheses = decode(
+                self.decoder,
+                self.decoder.remember(torch.as_tensor(annotations).to(self.device)),
+                start=Vocabulary.start,
+                end=Vocabulary.end,
+                strategy=make_strategy(search, generator),
+                constraints=self.constraints(search),
+                length_normalisation=search.length_normalisation,
+            )
         return [list(map(self.in_words, of_photo)) for of_photo in hypotheses]
 
     @torch.no_grad()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
 from torch import nn
 
+from captioner import cpu
 from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import TranslationSearch
 from captioner.decoding.rules import Constraints
@@ -40,6 +41,7 @@ class TorchTranslations:
     source: SentenceVocabulary
     target: SentenceVocabulary
     precision: torch.dtype = torch.float32
+    packed: cpu.PackedWeights = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.model.eval()
@@ -76,7 +78,7 @@ class TorchTranslations:
         generator: torch.Generator | None = None,
     ) -> list[list[Hypothesis]]:
         tokens, mask = collate_sources(sources)
-        with autocast(self.device, self.precision):
+        with autocast(self.device, self.precision), cpu.packed_weights(self.packed):
             return decode(
                 self.model,
                 self.model.remember(tokens.to(self.device), mask),

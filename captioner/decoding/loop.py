@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from captioner import cpu
 from captioner.arrays import Array
 from captioner.attention.memory import Memory
 from captioner.attention.selection import sample
@@ -304,4 +305,6 @@ def decode(
     mask = None
     if coverage_penalty > 0 and memory.mask is not None:
         mask = memory.mask.cpu().numpy()  # (B, L)
-    return search_hypotheses(stepper, constraints.search.maximum_length, coverage_penalty, mask)
+    longest = constraints.search.maximum_length
+    with cpu.packed_weights():
+        return search_hypotheses(stepper, longest, coverage_penalty, mask)

@@ -55,14 +55,38 @@ def test_the_packaged_models_in_bfloat16_are_close_to_the_plain_ones(
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(5, 7), (1, 5, 7), (3, 4, 1, 7), (1, 7), (33, 7)])
-def test_products_are_torchs(shape: tuple[int, ...], bias: bool, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize("shape", [(5, 7), (1, 5, 7), (3, 4, 1, 7), (1, 7), (33, 7), (0, 7)])
+def test_products_by_packed_weights_are_torchs(
+    shape: tuple[int, ...], bias: bool, monkeypatch: Patch
+) -> None:
     monkeypatch.setattr(cpu, "_LARGE_WEIGHT", 77)
     torch.manual_seed(0)
     layer = cpu.Linear(7, 11, bias=bias)
     # Like the state of a beam, not contiguous.
     inputs = torch.randn(*shape[:-1], 2 * shape[-1])[..., ::2]
-    with torch.no_grad():
+    with torch.no_grad(), cpu.packed_weights():
         found = layer(inputs)
     torch.testing.assert_close(found, functional.linear(inputs, layer.weight, layer.bias))
     assert found.is_contiguous()
+
+
+def test_packed_weights_follow_their_weights_and_nothing_else(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(cpu, "_LARGE_WEIGHT", 77)
+    layer, inputs = cpu.Linear(7, 11), torch.randn(2, 7)
+    kept: cpu.PackedWeights = {}
+
+    def check() -> None:
+        torch.testing.assert_close(layer(inputs), inputs @ layer.weight.T + layer.bias)
+
+    with torch.no_grad():
+        with cpu.packed_weights(kept):
+            check()
+            layer.weight.mul_(2.0)  # As an optimizer changes it.
+            check()
+            layer.weight.data = torch.randn(11, 7)  # As a move to another device does.
+            with cpu.packed_weights():
+                check()
+            cpu.linear(inputs, layer.weight * 1.0)  # Nobody could ask for this one again.
+        assert list(map(id, kept)) == [id(layer.weight)]
+    with cpu.packed_weights(kept):
+        assert layer(inputs).requires_grad
