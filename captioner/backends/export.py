@@ -40,7 +40,7 @@ from captioner.decoding.constraints import BLOCKED
 from captioner.decoding.loop import Beam, BeamSearch, advance
 from captioner.decoding.options import AnySearch
 from captioner.decoding.protocol import State, map_state, select_rows
-from captioner.decoding.rules import Constraints, Rules, ngram_table
+from captioner.decoding.rules import Constraints, Rules, ngram_table, table_file
 from captioner.decoding.search import StepChoices
 from captioner.errors import UserError, refuse_errors
 from captioner.files import write_bytes
@@ -103,7 +103,7 @@ def captioner_graphs(model: TorchCaptions, precision: Precision = "float32") -> 
             store_weights(graph.graph, precision)
         files[name] = _content(name, graph)
     if model.ngrams is not None:
-        files[NGRAMS_FILE] = model.ngrams.cpu().numpy().astype("<i8").tobytes()
+        files[NGRAMS_FILE] = table_file(model.ngrams.cpu().numpy(), len(model.vocabulary))
     return files
 
 

@@ -158,8 +158,9 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
 def _stored_ngrams(files: Path, weights: Mapping[str, Array], vocabulary_size: int) -> Array | None:
     """The table of a folder's n-grams; None without any."""
     if NGRAMS in weights:
-        columns = list(weights[NGRAMS].astype(np.int64).T)  # (N,) each of ORDER
-        return ngram_table(ngram_keys(columns, vocabulary_size), vocabulary_size)
+        first, *others = weights[NGRAMS].T  # (N,) each of ORDER
+        keys = ngram_keys([first.astype(np.int64), *others], vocabulary_size)  # (N,)
+        return ngram_table(keys, vocabulary_size)
     if not weights and os.path.isfile(files / NGRAMS_FILE):
         return np.frombuffer(read_bytes(files / NGRAMS_FILE, "n-grams"), "<i8")
     return None

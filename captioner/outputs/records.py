@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 from typing_extensions import Required, TypedDict
 
 import captioner
@@ -59,6 +59,8 @@ class _OfPhoto(TypedDict, total=False):
 
 class _Saved(_OfCaption, _OfPhoto, total=False):
     """The fields of a record that are read again; others are kept."""
+
+    __pydantic_config__ = ConfigDict(defer_build=True)  # Most commands read none.
 
     image: Required[_Name]
     photo_digest: Text

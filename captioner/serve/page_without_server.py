@@ -15,6 +15,7 @@ from captioner.backends.graph_captions import open_captions
 from captioner.backends.graph_file import STORED, external_weights
 from captioner.backends.graphs import search_inputs
 from captioner.caption.config import captioner_config
+from captioner.decoding.rules import table_file
 from captioner.errors import UserError
 from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
 from captioner.model_folders import DEMO_PHOTO, GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder
@@ -72,7 +73,7 @@ def write_page(folder: Path, title: str | None = None) -> None:
     constraints = graphs.constraints(config.search)
     without_ngrams = replace(constraints, ngram_table=None)  # They have a file.
     if graphs.ngrams is not None:
-        write_bytes(folder / NGRAMS_FILE, graphs.ngrams.astype("<i8").tobytes())
+        write_bytes(folder / NGRAMS_FILE, table_file(graphs.ngrams, len(graphs.vocabulary)))
     preprocessing = to_mapping(graphs.preprocessing)
     # Exported graphs hold their weights: then there is no file of them.
     needed = (folder / name for name in (*GRAPHS, NGRAMS_FILE, WEIGHTS))

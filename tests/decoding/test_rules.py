@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.decoding.constraints import ngrams_of_table
-from captioner.decoding.rules import ORDER, is_in_table, ngram_keys, ngram_table
+from captioner.decoding.rules import ORDER, is_in_table, ngram_keys, ngram_table, table_file
 
 
 @given(
@@ -28,10 +28,13 @@ def test_a_table_has_its_keys_and_no_others(size, share, copies, seed) -> None:
 
 
 @pytest.mark.parametrize("size", [2221, 55_108])
-def test_a_table_is_hardly_larger_than_its_keys(size: int) -> None:
+def test_the_file_of_a_table_is_hardly_larger_than_its_keys(size: int) -> None:
     ngrams = np.random.default_rng(0).integers(size, size=(4, 30_000))
     ngrams[:3, 10_000:] = ngrams[:3, :200].repeat(100, axis=1)  # Many tokens behind the same words.
     keys = np.unique(ngram_keys(list(ngrams), size))
     table = ngram_table(keys, size)
-    assert len(table) <= 1.24 * len(keys) + size + 3
+    assert len(table) <= 2 * len(keys) + size + 3
     assert np.isin(keys, table).all()
+    stored = np.frombuffer(table_file(table, size), "<i8")
+    assert len(stored) <= 1.25 * len(keys) + size + 3
+    assert np.unique(stored[stored >= 0]).tolist() == keys.tolist()
