@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Annotated
 
 import numpy as np
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import Required, TypedDict
 
 import captioner
@@ -57,10 +57,9 @@ class _OfPhoto(TypedDict, total=False):
     error: Text
 
 
+@with_config(ConfigDict(defer_build=True))  # Most commands read none.
 class _Saved(_OfCaption, _OfPhoto, total=False):
     """The fields of a record that are read again; others are kept."""
-
-    __pydantic_config__ = ConfigDict(defer_build=True)  # Most commands read none.
 
     image: Required[_Name]
     photo_digest: Text
