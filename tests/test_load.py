@@ -31,9 +31,9 @@ def test_a_translator_is_found_by_name_or_folder(tiny_model: Path) -> None:
     folder = Path(captioner.__file__).parent / "packaged" / "english_german"
     found = captioner.load_translator(folder, torch.device("cpu"))
     tokens = "6,000 source and 6,000 target tokens"
-    assert repr(found) == f"Translator(Transformer on cpu, {tokens}, by graphs)"
+    assert repr(found) == f"Translator(transformer on cpu, {tokens}, by graphs)"
     again = captioner.load_translator(folder, engine="torch")
-    assert repr(again) == f"Translator(Transformer on cpu, {tokens}, by torch)"
+    assert repr(again) == f"Translator(transformer on cpu, {tokens}, by torch)"
     assert type(found) is type(again) is captioner.Translator
     assert found.target.to_json() == packaged.target.to_json()
     with pytest.raises(UserError, match="tpu7"):

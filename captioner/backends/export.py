@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from captioner import cpu
 from captioner.attention.memory import Memory
+from captioner.backends.export_recurrent import TRANSLATIONS, with_operators
 from captioner.backends.export_weights import Precision, refer_to, store_weights
 from captioner.backends.graph_file import external_weights
 from captioner.backends.graphs import ENCODER, MAP_SHAPE, MEMORY, NEXT, START, STEP, WEIGHTS_DIGEST
@@ -48,7 +49,6 @@ from captioner.model_folders import NGRAMS_FILE, WEIGHTS, ModelFolder
 from captioner.model_saving import copy_model, saving
 from captioner.models.caption_decoder import CaptionDecoder
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
-from captioner.models.transformer import Transformer
 from captioner.models.translation_model import TranslationModel
 from captioner.text.vocabulary import Vocabulary
 from captioner.weight_files import tensors_digest
@@ -137,10 +137,8 @@ def _of_captioner(model: TorchCaptions) -> dict[str, ModelProto]:
 
 
 def _of_translator(folder: ModelFolder) -> dict[str, ModelProto]:
-    """The graphs of a saved Transformer, by the names of their files."""
-    model = load_translation_model(folder).model
-    if not isinstance(model, Transformer):
-        raise UserError(f"{folder.path}: only Transformers and captioners can be exported")
+    """The graphs of a saved translator, by the names of their files."""
+    model = with_operators(load_translation_model(folder).model)
 
     def examples(batch: int, length: int) -> dict[str, Tensor]:
         mask = torch.arange(length).expand(batch, -1) < length - 1  # With padding.
@@ -318,7 +316,7 @@ def _graph(
             output_names=outputs,
             # The tensors of a search are one starred argument.
             dynamic_shapes=(tuple(dynamic),) if is_search else tuple(dynamic),
-            custom_translation_table=_TRANSLATIONS if is_search else None,
+            custom_translation_table=_TRANSLATIONS | TRANSLATIONS if is_search else None,
             verbose=False,
         )
     assert program is not None

@@ -61,6 +61,7 @@ def refer_to(path: Path, weights: Mapping[str, Array], graph: GraphProto) -> Non
             names[key(values)] = name, False
     _, places = weights_header(path)
     nodes = []
+    references = {}  # A tied weight is in a graph twice, once as its transpose.
     for tensor in list(graph.initializer):
         values = numpy_helper.to_array(tensor)
         if values.dtype != np.float32 or key(values) not in names:
@@ -71,11 +72,12 @@ def refer_to(path: Path, weights: Mapping[str, Array], graph: GraphProto) -> Non
         external_data_helper.set_external_data(reference, path.name, *place)
         reference.ClearField("raw_data")
         graph.initializer.remove(tensor)
-        graph.initializer.append(reference)
+        references[reference.name] = reference
         restored = f"{reference.name}.restored" if is_transposed else tensor.name
         nodes.append(helper.make_node("Cast", [reference.name], [restored], to=TensorProto.FLOAT))
         if is_transposed:
             nodes.append(helper.make_node("Transpose", [restored], [tensor.name], perm=[1, 0]))
+    graph.initializer.extend(references.values())
     for node in reversed(nodes):
         graph.node.insert(0, node)
 

@@ -22,7 +22,11 @@ from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Hypothesis, search_hypotheses
 from captioner.errors import INSTALL, UserError
 from captioner.model_folders import ModelFolder
-from captioner.models.translation_config import TranslationNetworksConfig
+from captioner.models.translation_config import (
+    NO_HEADS,
+    TranslationModelConfig,
+    TranslationNetworksConfig,
+)
 from captioner.text import SentenceVocabulary
 from captioner.text.vocabulary import Vocabulary
 from captioner.text.vocabulary_files import load_vocabularies
@@ -35,25 +39,31 @@ class GraphTranslations:
     engine: ClassVar[str] = "graphs"
     can_sample: ClassVar[bool] = False
     lacks: ClassVar[tuple[str, ...]] = ()
-    attends: ClassVar[bool] = True
     device: ClassVar[None] = None
 
     folder: ModelFolder
+    config: TranslationModelConfig
     source: SentenceVocabulary
     target: SentenceVocabulary
     start: Graph
     step: Graph
 
     def __repr__(self) -> str:
-        return "Transformer on cpu"
+        return f"{self.config.family} on cpu"
 
     def __reduce__(self) -> tuple[object, ...]:
         """The folder is pickled, not the graphs: every process opens them itself."""
         return open_translations, (ModelFolder(self.folder.path.resolve()),)
 
+    @property
+    def attends(self) -> bool:
+        return self.config.attends
+
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
         """Raises `UserError` for another layer or head than the model's: a graph has one."""
         if layer is not None or head is not None:
+            if self.config.transformer is None:
+                raise UserError(NO_HEADS)
             raise UserError(f"another layer or head needs torch ({INSTALL}) and engine 'torch'")
 
     def search(
@@ -72,7 +82,9 @@ class GraphTranslations:
         inputs = {"tokens": tokens, "mask": mask}
         with graph_errors(self.folder.path):
             stepper = GraphStepper(self.start, self.step, inputs, rules)
-            return search_hypotheses(stepper, search.maximum_length, search.coverage_penalty, mask)
+            covered = mask if self.attends else None
+            longest, penalty = search.maximum_length, search.coverage_penalty
+            return search_hypotheses(stepper, longest, penalty, covered)
 
 
 def open_translations(folder: ModelFolder) -> GraphTranslations:
@@ -80,4 +92,4 @@ def open_translations(folder: ModelFolder) -> GraphTranslations:
     start, step = open_graphs(folder, [START, STEP], default_threads(), folder.tensors())
     config = folder.read("translator", TranslationNetworksConfig)
     source, target = load_vocabularies(folder.files, config.joint_vocabulary)
-    return GraphTranslations(folder, source, target, start, step)
+    return GraphTranslations(folder, config.model, source, target, start, step)

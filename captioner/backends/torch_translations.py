@@ -19,7 +19,11 @@ from captioner.errors import UserError
 from captioner.model_folders import CONFIG, WEIGHTS, ModelFolder
 from captioner.models import recurrent_translators as recurrent
 from captioner.models.transformer import Transformer
-from captioner.models.translation_config import TranslationModelConfig, TranslationNetworksConfig
+from captioner.models.translation_config import (
+    NO_HEADS,
+    TranslationModelConfig,
+    TranslationNetworksConfig,
+)
 from captioner.models.translation_model import TranslationModel
 from captioner.module_weights import load_weights
 from captioner.text import SentenceVocabulary
@@ -47,7 +51,7 @@ class TorchTranslations:
         self.model.eval()
 
     def __repr__(self) -> str:
-        return f"{type(self.model).__name__} on {self.device}"
+        return f"{self.config.family} on {self.device}"
 
     @property
     def device(self) -> torch.device:
@@ -56,8 +60,7 @@ class TorchTranslations:
 
     @property
     def attends(self) -> bool:
-        """Whether the model has attention, and so alignments."""
-        return self.config.sequence_to_sequence is None
+        return self.config.attends
 
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
         chosen: dict[str, object] = {} if layer is None else {"alignment_layer": layer}
@@ -67,7 +70,7 @@ class TorchTranslations:
             self.model.config = self.model.config.replace(**chosen)
             self.config = self.config.replace(transformer=self.model.config)
         elif chosen:
-            raise UserError("an alignment layer or head needs a Transformer, which this is not")
+            raise UserError(NO_HEADS)
 
     @torch.no_grad()
     def search(
@@ -105,8 +108,7 @@ def make_model(
     config: TranslationModelConfig, source_size: int, target_size: int
 ) -> TranslationModel:
     """The model, with weights drawn from torch's generator, for so many tokens on each side."""
-    name, chosen = next((name, each) for name, each in config if each is not None)
-    return _MODELS[name](chosen, source_size, target_size)
+    return _MODELS[config.family](getattr(config, config.family), source_size, target_size)
 
 
 def load_translation_model(folder: ModelFolder) -> TorchTranslations:

@@ -105,7 +105,7 @@ def reverse_tokens(tokens: Tensor, mask: Tensor | None) -> Tensor:
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)  # (B, S)
     lengths = positions[:, -1:] + 1 if mask is None else mask.sum(dim=1, keepdim=True)  # (B, 1)
     last = lengths.to(tokens.device, non_blocking=True) - 1
-    return tokens.gather(1, (last - positions) % tokens.shape[1])  # (B, S)
+    return tokens.gather(1, torch.where(positions > last, positions, last - positions))  # (B, S)
 
 
 class Bahdanau(RecurrentModel):

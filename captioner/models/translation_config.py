@@ -128,6 +128,9 @@ class TransformerConfig(Config):
         return self
 
 
+NO_HEADS = "an alignment layer or head needs a Transformer, which this is not"
+
+
 class TranslationModelConfig(Config):
     """A translation model: exactly one of the five families, with its config."""
 
@@ -148,6 +151,16 @@ class TranslationModelConfig(Config):
                 f"one model of {', '.join(type(self).model_fields)} should be given, found {listed}"
             )
         return self
+
+    @property
+    def family(self) -> str:
+        """The name of the family's field."""
+        return next(name for name, config in self if config is not None)
+
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention, and so alignments."""
+        return self.sequence_to_sequence is None
 
 
 class TranslationNetworksConfig(Config):

@@ -4,6 +4,7 @@ import json
 import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,9 +24,11 @@ from samples import (
     save_photo,
     some_ngrams,
 )
-from translation_samples import make_translator
+from translation_samples import CONFIGS as TRANSLATORS
+from translation_samples import SENTENCES, make_translator
 
 import captioner
+from captioner import load_translator
 from captioner.backends.export import add_graphs
 from captioner.backends.torch_captions import TorchCaptions
 from captioner.caption.captioner import Captioner
@@ -39,6 +42,7 @@ from captioner.models.caption_config import DecoderConfig, TransformerDecoderCon
 from captioner.models.caption_transformer import TransformerDecoder
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.translate.folder import save_translator
+from captioner.translate.translator import Translator
 from captioner.vision.encoder_families import make_encoder
 from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
@@ -125,6 +129,16 @@ def test_the_packaged_captioners_say_the_same_in_files_of_every_precision(
     assert 0.5 < sizes[1] / sizes[0] < 0.8
 
 
+def assert_same_translations(
+    graphs: Translator, plain: Translator, sentences: list[str], options: dict[str, Any]
+) -> None:
+    found, expected = (each.translate(sentences, **options) for each in (graphs, plain))
+    for one, other in zip(found, expected, strict=True):
+        assert (one.text, one.words) == (other.text, other.words)
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+        np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", LANGUAGES.values())
 def test_the_packaged_translators_write_the_same(name: str) -> None:
     plain = captioner.load_translator(name, engine="torch")
@@ -138,15 +152,24 @@ def test_the_packaged_translators_write_the_same(name: str) -> None:
         "A group of people stand in front of a large building in Zxqv.",
     ]
     for options in ({"n_best": 5}, {"beam": 1}, {"n_best": 8, "coverage_penalty": 0.4}):
-        pairs = zip(
-            graphs.translate(sentences, **options),
-            plain.translate(sentences, **options),
-            strict=True,
-        )
-        for one, other in pairs:
-            assert (one.text, one.words) == (other.text, other.words)
-            assert one.score == pytest.approx(other.score, abs=1e-4)
-            np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-4)
+        assert_same_translations(graphs, plain, sentences, options)
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_translators_of_every_family_write_the_same(name: str, tmp_path: Path) -> None:
+    save_translator(make_translator(name, joint=True), tmp_path, torch.float32)
+    add_graphs(tmp_path)
+    graphs, plain = load_translator(tmp_path), load_translator(tmp_path, engine="torch")
+    assert (graphs.engine, plain.engine) == ("graphs", "torch")
+    assert graphs.attends is plain.attends
+    sentences = [*SENTENCES, "A dog", "man " * 15]  # Padding follows all but the last.
+    for options in ({"n_best": 3}, {"beam": 1}, {"beam": 4, "coverage_penalty": 0.4}):
+        assert_same_translations(graphs, plain, sentences, options)
+        assert_same_translations(graphs, plain, sentences[-1:], options)
+    for model in (graphs, plain):
+        if not name.startswith("transformer"):
+            with pytest.raises(UserError, match="needs a Transformer, which this is not"):
+                model.choose_alignment(0, None)
 
 
 @pytest.mark.parametrize("name", ["efficientnet_lite2", "torchvision/resnet18", "timm/test_vit"])
@@ -342,6 +365,3 @@ def test_requests_beyond_graphs_are_refused(
     transformer.backend.decoder = TransformerDecoder(config, len(transformer.backend.vocabulary))
     with pytest.raises(UserError, match="'transformer' cannot be exported"):
         export_model(transformer, tmp_path / "model")
-    save_translator(make_translator("dot"), tmp_path)
-    with pytest.raises(UserError, match="only Transformers and captioners can be exported"):
-        add_graphs(tmp_path)

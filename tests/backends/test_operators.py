@@ -71,9 +71,8 @@ def searches(folder: Path) -> Iterator[Any]:
         ngrams = some_ngrams(len(model.vocabulary), 0.5) if fields else None
         yield from _of_captioner(replace(model, decoder=decoder, ngrams=ngrams)).values()
     for name in CONFIGS:
-        if name.startswith("transformer"):
-            save_translator(make_translator(name, joint=True), folder)
-            yield from _of_translator(ModelFolder(folder)).values()
+        save_translator(make_translator(name, joint=True), folder)
+        yield from _of_translator(ModelFolder(folder)).values()
 
 
 @pytest.mark.slow
