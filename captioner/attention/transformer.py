@@ -22,7 +22,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = cpu.Linear(size, inner_size)
         self.outer = cpu.Linear(inner_size, size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = cpu.Dropout(dropout)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """(..., H) -> (..., H)."""
@@ -40,7 +40,7 @@ class Residual(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(size)
         self.norm_first = norm_first
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = cpu.Dropout(dropout)
 
     def before(self, vectors: Tensor) -> Tensor:
         """Vectors x (..., H) -> the input of the part, (..., H)."""

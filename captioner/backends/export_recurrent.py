@@ -113,9 +113,9 @@ class _RecurrentGraph(nn.Module):
             if before is not None:
                 states = [part[layer : layer + 1] for part in before]  # (1, B, H) each
             weights = self._weights(layer)
-            outputs, *states = _OPERATORS[kind](outputs, *weights, lengths, *states)
+            outputs, *after = _OPERATORS[kind](outputs, *weights, lengths, *states)
             outputs = outputs.transpose(1, 2).flatten(2)  # (S, B, D)
-            layers.append([part.transpose(0, 1).flatten(1) for part in states])  # (B, D) each
+            layers.append([part.transpose(0, 1).flatten(1) for part in after])  # (B, D) each
         return outputs.transpose(0, 1), [
             torch.stack(parts, 1) for parts in zip(*layers, strict=True)
         ]

@@ -41,7 +41,7 @@ class TransformerDecoder(SequenceDecoder, CaptionDecoder):
         self.stack = DecoderStack(sizes, config.layers)
         self.norm = nn.LayerNorm(size)
         self.output = cpu.Linear(size, vocabulary_size)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = cpu.Dropout(config.dropout)
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)  # The scale of positions.
         for parameter in self.stack.parameters():
             if parameter.dim() > 1:

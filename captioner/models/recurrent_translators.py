@@ -49,7 +49,7 @@ class RecurrentModel(TranslationModel):
             scale=config.scale_embeddings,
             dropout=config.dropout,
         )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = cpu.Dropout(config.dropout)
 
     def start(self, memory: Any) -> State:
         """The state that `remember` computed."""

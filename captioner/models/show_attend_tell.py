@@ -53,7 +53,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
             self.output_hidden = cpu.Linear(hidden, embedding)
             self.output_context = cpu.Linear(memory, embedding, bias=False)
         self.output = cpu.Linear(embedding if config.deep_output else hidden, vocabulary_size)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = cpu.Dropout(config.dropout)
         # Embeddings on the scale of annotation vectors (about one), and an open forget gate.
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)

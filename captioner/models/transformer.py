@@ -5,6 +5,7 @@ Vaswani et al. 2017, *Attention Is All You Need*.
 
 from torch import Tensor, nn
 
+from captioner import cpu
 from captioner.attention.memory import Memory, checked_mask
 from captioner.attention.transformer import (
     DecoderStack,
@@ -46,7 +47,7 @@ class Transformer(TranslationModel):
         self.decoder = DecoderStack(sizes, config.decoder_layers)
         self.encoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = cpu.Dropout(config.dropout)
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1 and not name.startswith("embeddings."):
                 nn.init.xavier_uniform_(parameter)

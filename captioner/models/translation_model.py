@@ -48,7 +48,7 @@ class Embeddings(nn.Module):
             shown = f"those of target, output and source differ: {', '.join(map(str, shapes))}"
             raise UserError(f"tie_embeddings {tie!r} shares one matrix, but {shown}")
         self.factor = math.sqrt(embedding_size) if scale else 1.0
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = cpu.Dropout(dropout)
         is_meta = torch.empty(0).is_meta  # There drawing weights would import torch's compiler.
         make = empty_embedding if is_meta else nn.Embedding
         self.target_embedding = make(target_size, embedding_size)

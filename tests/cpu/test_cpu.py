@@ -90,3 +90,27 @@ def test_packed_weights_follow_their_weights_and_nothing_else(monkeypatch: Patch
         assert list(map(id, kept)) == [id(layer.weight)]
     with cpu.packed_weights(kept):
         assert layer(inputs).requires_grad
+
+
+def test_dropout_keeps_the_share_and_the_mean(monkeypatch: Patch) -> None:
+    torch.manual_seed(0)
+    inputs = torch.ones(1000, 1003, requires_grad=True)
+    layer = cpu.Dropout(0.3)
+    found = layer(inputs)
+    assert found.unique().tolist() == pytest.approx([0, 1 / 0.7], rel=1e-4)
+    assert (found == 0).float().mean() == pytest.approx(0.3, abs=2e-3)
+    # Four values are drawn at once: each fourth of them has its own share, and none is a copy.
+    fourths = (found.flatten()[: 4 * 250_000] == 0).float().view(-1, 4)
+    assert fourths.mean(dim=0).tolist() == pytest.approx([0.3] * 4, abs=4e-3)
+    assert torch.corrcoef(fourths.T).fill_diagonal_(0).abs().max() < 0.01
+    found.sum().backward()
+    assert torch.equal(inputs.grad, found.detach())
+    torch.manual_seed(0)
+    assert torch.equal(layer(inputs), found)
+    assert layer(inputs.half()).dtype is torch.half
+    assert torch.equal(layer.eval()(inputs), inputs)
+    monkeypatch.setenv(cpu.SWITCH, "0")
+    torch.manual_seed(0)
+    plain = layer.train()(inputs)
+    torch.manual_seed(0)
+    assert torch.equal(plain, functional.dropout(inputs, 0.3))

@@ -20,6 +20,7 @@ def make(**options: Any) -> ShowAttendTellDecoder:
     sizes = {"embedding_size": 5, "hidden_size": 6, "attention_size": 7, "memory_size": MEMORY}
     torch.manual_seed(0)
     decoder = ShowAttendTellDecoder(DecoderConfig(**{**sizes, **options}), WORDS).double()
+    decoder.dropout = nn.Dropout(decoder.config.dropout)  # The same draws with the switch off.
     for parameter in decoder.parameters():
         nn.init.normal_(parameter, std=0.6)
     return decoder
