@@ -102,12 +102,14 @@ class Section(Config):
     Reading them from the source takes time, 50 ms of a start if all sections did.
     """
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
         for field in cls.model_fields.values():
             field.description = field.description and " ".join(field.description.split())
+
+
+# For the classes below it: pydantic would read this file, in 10 ms of every start.
+Section.model_config["use_attribute_docstrings"] = True
 
 
 class Records(Config):

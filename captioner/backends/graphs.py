@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -96,23 +95,27 @@ def open_graphs(
     """
     files = folder.files
     contents = {name: read_bytes(files / name, "graph") for name in names}
-    external = [external_weights(files / name, content) for name, content in contents.items()]
-    if any(external) and not weights:
-        raise UserError(f"model weights {files / WEIGHTS} does not exist")
     _limit_memory()  # Once, before threads do.
+
+    def open_graph(name: str) -> tuple[Graph, bool]:
+        external = external_weights(files / name, contents[name])
+        if external and not weights:
+            raise UserError(f"model weights {files / WEIGHTS} does not exist")
+        own = _values_of(external, weights, files)
+        return Graph(contents[name], threads, own), bool(external)
+
     # Two at a time: the first graph takes as long to open as all else.
     with ThreadPoolExecutor(2) as pool, graph_errors(files):
-        own = [_values_of(each, weights, files) for each in external]
-        opened = pool.map(Graph, contents.values(), repeat(threads), own)
+        opened = pool.map(open_graph, names)
         check = pool.submit(folder.check, contents)
-        digest = pool.submit(tensors_digest, weights) if any(external) else None
-        graphs = list(opened)
+        digest = pool.submit(tensors_digest, weights)
+        graphs, are_external = zip(*opened, strict=True)
         check.result()
-        found = digest.result() if digest else None
+        found = digest.result() if any(are_external) else None
     if {graph.metadata.get(WEIGHTS_DIGEST) for graph in graphs} != {found}:
         problem = "are of other weights, or these are damaged; copy or train the model again"
         raise GraphError(f"the graphs in {files} {problem}")
-    return graphs
+    return list(graphs)
 
 
 def _values_of(
