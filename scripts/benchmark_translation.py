@@ -4,12 +4,14 @@ Each config of subwords gives a model, with random weights and a vocabulary of t
 config asks for; sentences are random and of one length, on both sides. Training is a step as
 `captioner train` makes it, in float32 and, where the machine has instructions for it, in bfloat16.
 Decoding is the config's own search, held to that length, in float32, of a batch and of one sentence
-alone. Tokens are those of the target, with the end: medians of --repeat runs.
+alone, by torch and by graphs in turns. Tokens are those of the target, with the end: medians of
+--repeat runs.
 """
 
 from __future__ import annotations
 
 import statistics
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +19,12 @@ from pathlib import Path
 import torch
 from benchmark_machine import Machine, has_bfloat16
 
-from captioner.backends.torch_translations import make_model
+import captioner
+from captioner import cpu
+from captioner.backends.export import add_graphs
+from captioner.backends.protocol import TranslationBackend
+from captioner.backends.torch_translations import TorchTranslations, make_model
 from captioner.decoding.loop import decode, make_strategy
-from captioner.decoding.options import AnySearch
 from captioner.decoding.rules import Constraints
 from captioner.devices import autocast
 from captioner.errors import UserError
@@ -27,8 +32,10 @@ from captioner.models.translation_model import TranslationLoss, TranslationModel
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.text.token_batches import PairExample, collate_pairs
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, WordVocabulary
 from captioner.training.optimizer import make_optimizer
+from captioner.translate.folder import save_translator
+from captioner.translate.translator import Translator
 
 CONFIGS = sorted((Path(__file__).resolve().parents[1] / "configs").glob("multi30k_en_de*.yaml"))
 
@@ -83,28 +90,44 @@ class Translation:
         (times,), _ = self.machine.seconds(step)
         return [count * self.sizes.length / each for each in times]
 
-    def decoding(self, sentences: int) -> list[float]:
-        """Tokens a second of every run, of so many sentences at once."""
-        search = self.recipe.search
+    def decoding(self, sentences: int) -> tuple[list[float], list[float]]:
+        """Tokens a second of every run, of so many sentences at once: by torch, and by graphs."""
+        self.model.eval()
         batch = collate_pairs(self._pairs(sentences)).to(self.machine.device)
         words = self.sizes.length - 1  # And the end.
+        length = {"minimum_length": words, "maximum_length": words}
+        search = self.recipe.search.override(**length)
+        graphs, packed = self.graphs(), cpu.PackedWeights()
 
-        def translate() -> None:
-            self.model.eval()
-            with torch.no_grad():
+        def by_torch() -> None:
+            with torch.no_grad(), cpu.packed_weights(packed):
                 decode(
                     self.model,
                     self.model.remember(batch.source, batch.source_mask),
                     start=Vocabulary.start,
                     end=Vocabulary.end,
                     strategy=make_strategy(search),
-                    constraints=Constraints(AnySearch(minimum_length=words, maximum_length=words)),
+                    constraints=Constraints(search),
                     length_normalisation=search.length_normalisation,
                     coverage_penalty=search.coverage_penalty,
                 )
 
-        (times,), _ = self.machine.seconds(translate)
-        return [sentences * self.sizes.length / each for each in times]
+        sources = batch.source[:, :-1].tolist()
+        times, _ = self.machine.seconds(by_torch, lambda: graphs.search(sources, search, ()))
+        by_torch_rate, by_graphs_rate = (
+            [sentences * self.sizes.length / each for each in of_way] for of_way in times
+        )
+        return by_torch_rate, by_graphs_rate
+
+    def graphs(self) -> TranslationBackend:
+        """The model as graphs, with words in place of subwords."""
+        count = self.vocabulary - len(SPECIAL_WORDS)
+        words = WordVocabulary.learn([" ".join(map("w{}".format, range(count)))], 1)
+        networks = TorchTranslations(self.recipe.model, self.model, words, words)
+        with tempfile.TemporaryDirectory() as name:
+            save_translator(Translator(networks, 100, self.recipe.search), name)
+            add_graphs(Path(name))
+            return captioner.load_translator(name, engine="graphs").backend
 
     def _pairs(self, count: int) -> list[PairExample]:
         generator = torch.Generator().manual_seed(1)
@@ -114,10 +137,12 @@ class Translation:
 
 
 def report(machine: Machine, configs: Sequence[Path], sizes: Sizes = Sizes()) -> None:
-    """Print tokens a second of these configs, and the gain of bfloat16 and of batches."""
+    """Print tokens a second of these configs, and the gain of bfloat16 and of graphs."""
     print(f"tokens a second; sentences of {sizes.length}, decoded in float32")
-    print(f"{'':<38}{'weights':>9}{'trained':>10}{'in bfloat16':>18}{'one alone':>12}", end="")
-    print(f"{f'{sizes.sentences} at once':>18}")
+    print(f"{'':<38}{'weights':>9}{'trained':>10}{'in bfloat16':>18}", end="")
+    for count in ("one alone", f"{sizes.sentences} at once"):
+        print(f"{count:>12}{'by graphs':>18}", end="")
+    print()
     for path in configs:
         model = Translation(machine, path, sizes)
         trained = statistics.median(model.training(torch.float32))
@@ -127,6 +152,8 @@ def report(machine: Machine, configs: Sequence[Path], sizes: Sizes = Sizes()) ->
         if has_bfloat16(machine.device):
             rate = statistics.median(model.training(torch.bfloat16))
             low = f"{rate:,.0f} ({rate / trained:.1f} x)"
-        alone, together = (statistics.median(model.decoding(n)) for n in (1, sizes.sentences))
-        cells += f"{low:>18}{alone:>12,.0f}{f'{together:,.0f} ({together / alone:.1f} x)':>18}"
+        cells += f"{low:>18}"
+        for count in (1, sizes.sentences):
+            by_torch, by_graphs = map(statistics.median, model.decoding(count))
+            cells += f"{by_torch:>12,.0f}{f'{by_graphs:,.0f} ({by_graphs / by_torch:.1f} x)':>18}"
         print(cells, flush=True)
