@@ -20,7 +20,7 @@ Model = TypeVar("Model", bound=nn.Module)
 _operators: Any = opset18
 
 
-def _lstm(
+def _layer(
     inputs: Tensor,
     weight: Tensor,
     recurrent: Tensor,
@@ -28,6 +28,7 @@ def _lstm(
     lengths: Tensor | None,
     hidden: Tensor | None,
     cell: Tensor | None,
+    is_lstm: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Zeros of the shapes of a layer's outputs (S, 2 or 1, B, H), hidden state and cell.
 
@@ -39,44 +40,31 @@ def _lstm(
     return inputs.new_zeros(inputs.shape[0], *state.shape), state, torch.zeros_like(state)
 
 
-def _gru(
-    inputs: Tensor,
-    weight: Tensor,
-    recurrent: Tensor,
-    bias: Tensor,
-    lengths: Tensor | None,
-    hidden: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Like `_lstm`, without a cell."""
-    outputs, hidden, _ = _lstm(inputs, weight, recurrent, bias, lengths, hidden, None)
-    return outputs, hidden
+_operator = torch.library.custom_op("captioner::recurrent_layer", _layer, mutates_args=())
+_operator.register_fake(_layer)
 
 
-_OPERATORS = {
-    nn.LSTM: torch.library.custom_op("captioner::lstm", _lstm, mutates_args=()),
-    nn.GRU: torch.library.custom_op("captioner::gru", _gru, mutates_args=()),
-}
-_OPERATORS[nn.LSTM].register_fake(_lstm)
-_OPERATORS[nn.GRU].register_fake(_gru)
+def _translate(
+    inputs: Any,
+    weight: Any,
+    recurrent: Any,
+    bias: Any,
+    lengths: Any,
+    hidden: Any,
+    cell: Any,
+    is_lstm: bool,
+) -> Any:
+    """The operator of ONNX for `_layer`."""
+    direction = "bidirectional" if weight.shape[0] == 2 else "forward"
+    sizes: dict[str, Any] = {"hidden_size": recurrent.shape[2], "direction": direction}
+    given = (inputs, weight, recurrent, bias, lengths, hidden)
+    if is_lstm:
+        return _operators.LSTM(*given, cell, **sizes)
+    outputs, last = _operators.GRU(*given, **sizes, linear_before_reset=1)
+    return outputs, last, last
 
 
-def _translated(operator: str, **attributes: int) -> Any:
-    """The translation of an operator above: the arguments are those of ONNX's."""
-
-    def translate(inputs: Any, weight: Any, recurrent: Any, *others: Any) -> Any:
-        _, _, size = recurrent.shape
-        direction = "bidirectional" if weight.shape[0] == 2 else "forward"
-        compute = getattr(_operators, operator)
-        arguments = (inputs, weight, recurrent, *others)
-        return compute(*arguments, hidden_size=int(size), direction=direction, **attributes)
-
-    return translate
-
-
-TRANSLATIONS: dict[Any, Any] = {
-    torch.ops.captioner.lstm.default: _translated("LSTM"),
-    torch.ops.captioner.gru.default: _translated("GRU", linear_before_reset=1),
-}
+TRANSLATIONS: dict[Any, Any] = {torch.ops.captioner.recurrent_layer.default: _translate}
 """For the exporter."""
 
 
@@ -104,21 +92,20 @@ class _RecurrentGraph(nn.Module):
         self, inputs: Tensor, lengths: Tensor | None, before: list[Tensor] | None
     ) -> tuple[Tensor, list[Tensor]]:
         """Inputs (B, S, I), states (layers, B, H) -> outputs (B, S, D), states (B, layers, D)."""
-        kind = type(self.network)
-        count = 2 if kind is nn.LSTM else 1
+        is_lstm = isinstance(self.network, nn.LSTM)
         outputs = inputs.transpose(0, 1)  # (S, B, I)
         layers: list[list[Tensor]] = []
         for layer in range(self.network.num_layers):
-            states: list[Tensor | None] = [None] * count
-            if before is not None:
-                states = [part[layer : layer + 1] for part in before]  # (1, B, H) each
+            states: list[Tensor | None] = [None, None]
+            for place, part in enumerate(before or ()):
+                states[place] = part[layer : layer + 1]  # (1, B, H)
             weights = self._weights(layer)
-            outputs, *after = _OPERATORS[kind](outputs, *weights, lengths, *states)
+            outputs, *after = _operator(outputs, *weights, lengths, *states, is_lstm)
             outputs = outputs.transpose(1, 2).flatten(2)  # (S, B, D)
+            after = after[: 1 + is_lstm]
             layers.append([part.transpose(0, 1).flatten(1) for part in after])  # (B, D) each
-        return outputs.transpose(0, 1), [
-            torch.stack(parts, 1) for parts in zip(*layers, strict=True)
-        ]
+        final = [torch.stack(parts, dim=1) for parts in zip(*layers, strict=True)]
+        return outputs.transpose(0, 1), final
 
     def _weights(self, layer: int) -> list[Tensor]:
         """The weights (2 or 1, G H, I), (2 or 1, G H, H) and (2 or 1, 2 G H) of ONNX."""
