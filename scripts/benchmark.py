@@ -156,7 +156,7 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     annotations = make_annotations(machine, images)
     words = LENGTH - 1  # And the end.
     constraints = Constraints(AnySearch(minimum_length=words, maximum_length=words))
-    packed: cpu.PackedWeights = {}  # A loaded model keeps them.
+    packed = cpu.PackedWeights()  # A loaded model keeps them.
 
     def ours() -> list[tuple[list[int], float]]:
         with torch.no_grad(), autocast(machine.device, dtype), cpu.packed_weights(packed):

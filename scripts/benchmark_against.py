@@ -179,7 +179,9 @@ def _search_of(model: Any, remember: Callable[[], Any], normalisation: float) ->
 
         constraints = numbers.Constraints(**length)
     # What a loaded model keeps from search to search; nothing at an earlier commit.
-    region = partial(cpu.packed_weights, {}) if hasattr(cpu, "packed_weights") else nullcontext
+    region = nullcontext
+    if hasattr(cpu, "packed_weights"):
+        region = partial(cpu.packed_weights, cpu.PackedWeights())
 
     def search() -> None:
         with torch.no_grad(), region():

@@ -52,7 +52,7 @@ class TorchCaptions(VocabularyCaptions):
     vocabulary: Vocabulary
     preprocessing: Preprocessing
     ngrams: Tensor | None = None
-    packed: cpu.PackedWeights = field(default_factory=dict)
+    packed: cpu.PackedWeights = field(default_factory=cpu.PackedWeights)
 
     def __post_init__(self) -> None:
         needed = self.encoder.annotation_size

@@ -45,7 +45,7 @@ class TorchTranslations:
     source: SentenceVocabulary
     target: SentenceVocabulary
     precision: torch.dtype = torch.float32
-    packed: cpu.PackedWeights = field(default_factory=dict)
+    packed: cpu.PackedWeights = field(default_factory=cpu.PackedWeights)
 
     def __post_init__(self) -> None:
         self.model.eval()

@@ -25,8 +25,15 @@ _LARGE_WEIGHT = 1 << 17  # Elements, at least: a product by oneDNN takes 15 us t
 _CHUNK_PHOTOS = {torch.float32: 2, torch.bfloat16: 4}
 """Photos in a chunk that fits in the caches: VGG-11 takes 69 ms a photo, and 85 with 16 at once."""
 
-PackedWeights = dict[nn.Parameter, tuple[tuple[int, int], Tensor]]
-"""Weights in oneDNN's own order, and the address and version of those they were packed from."""
+
+class PackedWeights(dict[nn.Parameter, tuple[tuple[int, int], Tensor]]):
+    """Weights in oneDNN's own order, and the address and version of those they were packed from."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copies and pickles are empty: torch cannot copy these tensors."""
+        return PackedWeights, ()
+
+
 _PACKED: ContextVar[PackedWeights | None] = ContextVar("packed weights", default=None)
 
 
@@ -56,7 +63,7 @@ def packed_weights(kept: PackedWeights | None = None) -> Iterator[None]:
     kept: packed before; a new one is empty. A region inside of another has the outer one's.
     """
     outer = _PACKED.get()
-    inner: PackedWeights = {} if kept is None else kept
+    inner = PackedWeights() if kept is None else kept
     token = _PACKED.set(inner if outer is None else outer)
     try:
         yield
@@ -105,7 +112,7 @@ class Dropout(nn.Dropout):
 
 def _is_packable(inputs: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN is to compute this product, which has no gradient there."""
-    is_plain = torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")
+    is_plain = torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or weight.is_inference()
     is_float = inputs.dtype is weight.dtype is torch.float32
     has_vectors = torch.backends.cpu.get_cpu_capability().startswith("AVX")
     has_packing = torch.backends.mkldnn.is_available() and has_vectors  # type: ignore[no-untyped-call]

@@ -1,5 +1,8 @@
 """The switch, bfloat16, and few photos or rows at a time: the plain results."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from samples import Patch, make_captioner
@@ -73,7 +76,7 @@ def test_products_by_packed_weights_are_torchs(
 def test_packed_weights_follow_their_weights_and_nothing_else(monkeypatch: Patch) -> None:
     monkeypatch.setattr(cpu, "_LARGE_WEIGHT", 77)
     layer, inputs = cpu.Linear(7, 11), torch.randn(2, 7)
-    kept: cpu.PackedWeights = {}
+    kept = cpu.PackedWeights()
 
     def check() -> None:
         torch.testing.assert_close(layer(inputs), inputs @ layer.weight.T + layer.bias)
@@ -90,6 +93,17 @@ def test_packed_weights_follow_their_weights_and_nothing_else(monkeypatch: Patch
         assert list(map(id, kept)) == [id(layer.weight)]
     with cpu.packed_weights(kept):
         assert layer(inputs).requires_grad
+
+
+def test_models_that_have_searched_are_copied_and_pickled() -> None:
+    model = captioner.load(engine="torch")
+    expected = model.caption(DEMO_PHOTO).text
+    assert model.backend.packed
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert not copied.backend.packed
+        assert copied.caption(DEMO_PHOTO).text == expected
+    with torch.inference_mode():  # Its weights have no versions.
+        assert captioner.load(engine="torch").caption(DEMO_PHOTO).text == expected
 
 
 def test_dropout_keeps_the_share_and_the_mean(monkeypatch: Patch) -> None:
