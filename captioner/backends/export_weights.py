@@ -73,7 +73,7 @@ def refer_to(path: Path, weights: Mapping[str, Array], graph: GraphProto) -> Non
         reference.ClearField("raw_data")
         graph.initializer.remove(tensor)
         references[reference.name] = reference
-        restored = f"{reference.name}.restored" if is_transposed else tensor.name
+        restored = f"{tensor.name}.restored" if is_transposed else tensor.name
         nodes.append(helper.make_node("Cast", [reference.name], [restored], to=TensorProto.FLOAT))
         if is_transposed:
             nodes.append(helper.make_node("Transpose", [restored], [tensor.name], perm=[1, 0]))

@@ -29,7 +29,7 @@ _TENSOR = (1, 2, 8, 9)
 _EXTERNAL_TENSOR = (*_TENSOR, 13, 14)
 
 _MOST_FIELDS = 2**17  # Of a message.
-_LARGEST_SIZE = 2**24  # Product of all constants that a size is computed from.
+_LARGEST_SIZE = 2**24  # Product of all constants that a size is computed from, and a hidden size.
 _LARGEST_CONSTANT = 512  # Bytes of a constant that a size may be computed from.
 _CONSTANTS = {1: "<f4", 6: "<i4", 7: "<i8"}  # Their types.
 _WEIGHTS = {1: "float32", 10: "float16"}  # Types of external weights.
@@ -74,12 +74,24 @@ def _check_graph(graph: _Fields) -> dict[str, StoredTensor]:
         if kind in _CONSTANTS and len(raw) <= _LARGEST_CONSTANT and not tensor[13]:
             values = np.frombuffer(raw, _CONSTANTS[kind]).tolist()
             growth[name] = math.prod(max(1.0, abs(value)) for value in values)
-    for message in graph[1]:
-        _check_node(_message(message, _NODE), growth)
+    nodes = [_message(message, _NODE) for message in graph[1]]
+    # A recurrent layer's memory is its input's size times this, outside of the graphs' limit.
+    largest = _LARGEST_SIZE // max(map(_hidden_size, nodes), default=1)
+    for node in nodes:
+        _check_node(node, growth, largest)
     return external
 
 
-def _check_node(node: _Fields, growth: dict[str, float]) -> None:
+def _hidden_size(node: _Fields) -> int:
+    """The attribute `hidden_size` of a recurrent layer; 1 of another operator."""
+    if _text(node[4]) not in ("GRU", "LSTM"):
+        return 1
+    attributes = [_message(message, _ATTRIBUTE) for message in node[5]]
+    sizes = [field[3][0] for field in attributes if field[3] and _text(field[1]) == "hidden_size"]
+    return max(sizes, default=1) or 1
+
+
+def _check_node(node: _Fields, growth: dict[str, float], largest: int) -> None:
     operator = _text(node[4])
     if operator not in OPERATORS or any(node[7]):
         raise ValueError(f"the operator {operator[:40]!r}")
@@ -88,7 +100,7 @@ def _check_node(node: _Fields, growth: dict[str, float]) -> None:
             _message(tensor, _TENSOR)
     behind = [growth.get(_text([name]), 1.0) for name in node[1]]
     sizes = behind[_SIZES.get(operator, len(behind)) :]
-    if not all(size <= _LARGEST_SIZE for size in sizes):
+    if not all(size <= largest for size in sizes):
         raise ValueError(f"a large constant as size in {operator}")
     grown = 1.0 if operator == "Shape" else math.prod(behind)
     growth.update((_text([name]), grown) for name in node[2] if name)

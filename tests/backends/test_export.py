@@ -172,6 +172,16 @@ def test_translators_of_every_family_write_the_same(name: str, tmp_path: Path) -
                 model.choose_alignment(0, None)
 
 
+def test_layers_may_have_equal_weights(tmp_path: Path) -> None:
+    translator = make_translator("transformer", joint=True)
+    first, second = translator.backend.model.decoder
+    second.load_state_dict(first.state_dict())
+    save_translator(translator, tmp_path, torch.float32)
+    add_graphs(tmp_path)
+    graphs, plain = (load_translator(tmp_path, engine=each) for each in ("graphs", "torch"))
+    assert_same_translations(graphs, plain, SENTENCES, {})
+
+
 @pytest.mark.parametrize("name", ["efficientnet_lite2", "torchvision/resnet18", "timm/test_vit"])
 def test_encoders_of_other_families_are_exported_as_they_compute(tmp_path: Path, name: str) -> None:
     size = 64

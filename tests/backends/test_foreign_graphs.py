@@ -47,6 +47,13 @@ RELU = helper.make_function("", "Relu", ["x"], ["y"], BODY.node, [])
 EXPAND, FLOAT = node("Expand", "x", "m"), {"n": np.float32([1e9])}
 
 
+LONG = node("Expand", "x", "n", output="m")
+
+
+def layer(operator: str, hidden_size: int) -> NodeProto:
+    return node(operator, "m", "m", "m", hidden_size=hidden_size)
+
+
 def elsewhere(place: str) -> ModelProto:
     """A graph whose weight lies in another file."""
     made = model(node("Add", "x", "w"), constants={"w": np.zeros(2, np.float32)})
@@ -91,6 +98,8 @@ def external_attribute() -> ModelProto:
         (model(node("Resize", "x", "", "n"), constants=FLOAT), "large constant .* in Resize"),
         (model(node("Mul", "n", "n", output="m"), EXPAND, constants={"n": 40_000}), "large const"),
         (model(node("Cast", "n", output="m", to=7), EXPAND, constants=FLOAT), "large constant"),
+        (model(LONG, layer("LSTM", 2048), constants={"n": [9_000]}), "large constant .* Expand"),
+        (model(LONG, layer("GRU", 2**62), constants={"n": [1]}), "large constant .* in Expand"),
         *((elsewhere(place), "elsewhere") for place in ("/etc/passwd", "../model.safetensors", "")),
         (external_attribute(), "field of number 14"),
     ],
@@ -105,6 +114,8 @@ def test_sizes_of_inputs_and_small_constants_are_accepted() -> None:
     nodes = node("Shape", "x", output="k"), node("Mul", "k", "n", output="m"), EXPAND
     made = model(*nodes, constants={"n": [9]})
     assert external_weights(Path("a"), made.SerializeToString()) == {}
+    recurrent = model(LONG, layer("LSTM", 2048), constants={"n": [8_000]})
+    assert external_weights(Path("a"), recurrent.SerializeToString()) == {}
     twice = 2 * made.SerializeToString()  # Which protobuf would merge.
     with pytest.raises(GraphError, match="too many values"):
         external_weights(Path("a"), twice)
