@@ -75,7 +75,7 @@ def _check_graph(graph: _Fields) -> dict[str, StoredTensor]:
             values = np.frombuffer(raw, _CONSTANTS[kind]).tolist()
             growth[name] = math.prod(max(1.0, abs(value)) for value in values)
     nodes = [_message(message, _NODE) for message in graph[1]]
-    # A recurrent layer's memory is its input's size times this, outside of the graphs' limit.
+    # The gates of a recurrent layer take memory beside the limit: four times that of its outputs.
     largest = _LARGEST_SIZE // max(map(_hidden_size, nodes), default=1)
     for node in nodes:
         _check_node(node, growth, largest)
@@ -86,6 +86,8 @@ def _hidden_size(node: _Fields) -> int:
     """The attribute `hidden_size` of a recurrent layer; 1 of another operator."""
     if _text(node[4]) not in ("GRU", "LSTM"):
         return 1
+    if not bytes(node[2][0]):
+        raise ValueError("a recurrent layer without outputs, which would have no limit")
     attributes = [_message(message, _ATTRIBUTE) for message in node[5]]
     sizes = [field[3][0] for field in attributes if field[3] and _text(field[1]) == "hidden_size"]
     return max(sizes, default=1) or 1

@@ -60,6 +60,9 @@ def packed_weights(kept: PackedWeights | None = None) -> Iterator[None]:
     Packing the paper's decoder takes 10 ms, and as much memory as its weights; the beam of one
     photo then takes .65 (AVX-512) to .87 (AVX2) of the time, that of 32 photos .81 to .86.
 
+    A weight is packed again once its address or torch's count of its changes is another; a change
+    through `.data` or NumPy, which torch does not count, goes unnoticed.
+
     kept: packed before; a new one is empty. A region inside of another has the outer one's.
     """
     outer = _PACKED.get()
@@ -105,7 +108,7 @@ class Dropout(nn.Dropout):
         drawn = torch.empty(input.numel() // 4 + 1, dtype=torch.long, device=input.device)
         drawn.random_(torch.iinfo(drawn.dtype).min, None)  # All 64 bits.
         values = drawn.view(torch.int16)[: input.numel()].view(input.shape)  # (...)
-        dropped = round(self.p * 2**16)
+        dropped = min(round(self.p * 2**16), 2**16 - 1)
         mask = (values >= dropped - 2**15).to(input.dtype)  # (...)
         return input * mask.mul_(2**16 / (2**16 - dropped))
 

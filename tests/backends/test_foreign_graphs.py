@@ -100,6 +100,7 @@ def external_attribute() -> ModelProto:
         (model(node("Cast", "n", output="m", to=7), EXPAND, constants=FLOAT), "large constant"),
         (model(LONG, layer("LSTM", 2048), constants={"n": [9_000]}), "large constant .* Expand"),
         (model(LONG, layer("GRU", 2**62), constants={"n": [1]}), "large constant .* in Expand"),
+        (model(node("GRU", "x", "x", "x", output="", hidden_size=4)), "a recurrent layer without"),
         *((elsewhere(place), "elsewhere") for place in ("/etc/passwd", "../model.safetensors", "")),
         (external_attribute(), "field of number 14"),
     ],

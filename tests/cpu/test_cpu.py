@@ -128,3 +128,7 @@ def test_dropout_keeps_the_share_and_the_mean(monkeypatch: Patch) -> None:
     plain = layer.train()(inputs)
     torch.manual_seed(0)
     assert torch.equal(plain, functional.dropout(inputs, 0.3))
+
+
+def test_a_dropout_of_nearly_everything_is_finite() -> None:
+    assert cpu.Dropout(0.999999)(torch.ones(1000)).isfinite().all()
