@@ -16,7 +16,7 @@ EDGES = {
     "attention": "cpu",
     "text": "",
     "vision": "cpu",
-    "decoding": "attention text",
+    "decoding": "cpu attention text",
     "render": "text",
     "models": "cpu attention text vision decoding",
     "backends": "cpu attention text vision decoding models",
