@@ -59,7 +59,7 @@ class Commands:
             number, moment = draw.choice(SIGNALS), draw.uniform(0.05, 0.8) * whole.seconds
             ended = self.run(command, limit=moment, signal=number)
             assert ended.code in (0, 130, -number), ended
-            assert "Traceback" not in ended.errors
+            assert "Traceback" not in ended.errors, ended.errors
             done += ended.code != 0
             if ended.code != 0 and done == kills:
                 ended = self.run(command)
