@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from captioner import cpu
 from captioner.attention.memory import Memory
-from captioner.backends.export_recurrent import TRANSLATIONS, with_operators
+from captioner.backends.export_recurrent import RECURRENT, with_operators
 from captioner.backends.export_weights import Precision, refer_to, store_weights
 from captioner.backends.graph_file import external_weights
 from captioner.backends.graphs import ENCODER, MAP_SHAPE, MEMORY, NEXT, START, STEP, WEIGHTS_DIGEST
@@ -316,7 +316,7 @@ def _graph(
             output_names=outputs,
             # The tensors of a search are one starred argument.
             dynamic_shapes=(tuple(dynamic),) if is_search else tuple(dynamic),
-            custom_translation_table=_TRANSLATIONS | TRANSLATIONS if is_search else None,
+            custom_translation_table=_TRANSLATIONS if is_search else None,
             verbose=False,
         )
     assert program is not None
@@ -369,6 +369,7 @@ _TRANSLATIONS: dict[Any, Any] = {
     torch.ops.aten.scaled_dot_product_attention.default: _attend,
     # Of whole numbers that are not negative: nine operators less.
     torch.ops.aten.floor_divide.default: _operators.Div,
+    **RECURRENT,
 }
 """Faster than the exporter's own, of a search."""
 

@@ -1,7 +1,7 @@
 """Recurrent networks as ONNX's operators LSTM and GRU, for `captioner.backends.export`.
 
-torch's exporter has no translation of its own networks, whose sequences are packed by their
-lengths. Here each layer is a call of an operator that only the exporter computes.
+torch.onnx cannot export `nn.LSTM` and `nn.GRU` with packed sequences. Here each layer calls a
+custom operator, which the exporter replaces.
 """
 
 from typing import Any, TypeVar
@@ -56,58 +56,69 @@ def _translate(
 ) -> Any:
     """The operator of ONNX for `_layer`."""
     direction = "bidirectional" if weight.shape[0] == 2 else "forward"
-    sizes: dict[str, Any] = {"hidden_size": recurrent.shape[2], "direction": direction}
-    given = (inputs, weight, recurrent, bias, lengths, hidden)
+    size = recurrent.shape[2]
     if is_lstm:
-        return _operators.LSTM(*given, cell, **sizes)
-    outputs, last = _operators.GRU(*given, **sizes, linear_before_reset=1)
+        return _operators.LSTM(
+            inputs,
+            weight,
+            recurrent,
+            bias,
+            lengths,
+            hidden,
+            cell,
+            hidden_size=size,
+            direction=direction,
+        )
+    outputs, last = _operators.GRU(
+        inputs,
+        weight,
+        recurrent,
+        bias,
+        lengths,
+        hidden,
+        hidden_size=size,
+        direction=direction,
+        linear_before_reset=1,
+    )
     return outputs, last, last
 
 
-TRANSLATIONS: dict[Any, Any] = {torch.ops.captioner.recurrent_layer.default: _translate}
-"""For the exporter."""
+RECURRENT: dict[Any, Any] = {torch.ops.captioner.recurrent_layer.default: _translate}
+"""An entry of the exporter's translation table."""
 
 
-class _RecurrentGraph(nn.Module):
-    """A `RecurrentNetwork` by ONNX's operators."""
+class _RecurrentGraph(RecurrentNetwork):
+    """A `RecurrentNetwork` computed by ONNX's operators."""
 
     def __init__(self, network: nn.LSTM | nn.GRU) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.network = network
 
-    def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Inputs (B, K, T, I), states (B, K, layers, H) -> outputs (B, K, T, H), states."""
-        rows = inputs.shape[:2]
-        before = [part.flatten(end_dim=1).transpose(0, 1) for part in state]  # (layers, B K, H)
-        outputs, after = self._run(inputs.flatten(end_dim=1), None, before)  # (B K, T, H)
-        states = (part.view(*rows, *part.shape[1:]) for part in after)  # (B, K, layers, H) each
-        return outputs.reshape(*inputs.shape[:3], -1), tuple(states)  # (B, K, T, H)
-
-    def encode(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, RecurrentState]:
+    def encode(self, embedded: Tensor, mask: Tensor | None = None) -> tuple[Tensor, RecurrentState]:
         """Embeddings (B, S, E), mask (B, S) -> outputs (B, S, D), states (B, 1, layers, D)."""
-        outputs, after = self._run(embedded, mask.sum(dim=1).int(), None)
-        return outputs, tuple(part.unsqueeze(1) for part in after)
+        lengths = None if mask is None else mask.sum(dim=1).int()  # (B,)
+        outputs, final = self._run(embedded, lengths=lengths)
+        return outputs, tuple(map(self._by_source, final))
 
     def _run(
-        self, inputs: Tensor, lengths: Tensor | None, before: list[Tensor] | None
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Inputs (B, S, I), states (layers, B, H) -> outputs (B, S, D), states (B, layers, D)."""
-        is_lstm = isinstance(self.network, nn.LSTM)
+        self, inputs: Tensor, state: RecurrentState | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        """Inputs (B, S, I), lengths (B,), states (layers, B, H) -> outputs (B, S, D), states."""
         outputs = inputs.transpose(0, 1)  # (S, B, I)
-        layers: list[list[Tensor]] = []
+        layers = []
         for layer in range(self.network.num_layers):
-            states: list[Tensor | None] = [None, None]
-            for place, part in enumerate(before or ()):
-                states[place] = part[layer : layer + 1]  # (1, B, H)
-            weights = self._weights(layer)
-            outputs, *after = _operator(outputs, *weights, lengths, *states, is_lstm)
+            hidden, cell, *_ = *(part[layer : layer + 1] for part in state or ()), None, None
+            weight, recurrent, bias = self._weights(layer)
+            is_lstm = isinstance(self.network, nn.LSTM)
+            outputs, hidden, cell = _operator(
+                outputs, weight, recurrent, bias, lengths, hidden, cell, is_lstm
+            )  # (S, directions, B, H), (directions, B, H) each
             outputs = outputs.transpose(1, 2).flatten(2)  # (S, B, D)
-            after = after[: 1 + is_lstm]
-            layers.append([part.transpose(0, 1).flatten(1) for part in after])  # (B, D) each
-        final = [torch.stack(parts, dim=1) for parts in zip(*layers, strict=True)]
-        return outputs.transpose(0, 1), final
+            layers.append((hidden, cell) if is_lstm else (hidden,))
+        final = tuple(map(torch.cat, zip(*layers, strict=True)))  # (layers * directions, B, H) each
+        return outputs.transpose(0, 1).contiguous(), final
 
-    def _weights(self, layer: int) -> list[Tensor]:
+    def _weights(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
         """The weights (2 or 1, G H, I), (2 or 1, G H, H) and (2 or 1, 2 G H) of ONNX."""
         directions = ["", "_reverse"][: 2 if self.network.bidirectional else 1]
 
@@ -119,8 +130,8 @@ class _RecurrentGraph(nn.Module):
                 parts.append(torch.cat([gates[gate] for gate in _GATES[type(self.network)]]))
             return torch.stack(parts)
 
-        weight, recurrent, *biases = map(stacked, ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-        return [weight, recurrent, torch.cat(biases, dim=-1)]
+        bias = torch.cat([stacked("bias_ih"), stacked("bias_hh")], dim=-1)
+        return stacked("weight_ih"), stacked("weight_hh"), bias
 
 
 def with_operators(model: Model) -> Model:
