@@ -63,7 +63,7 @@ def packed_weights(kept: PackedWeights | None = None) -> Iterator[None]:
     A weight is packed again once its address or torch's count of its changes is another; a change
     through `.data` or NumPy, which torch does not count, goes unnoticed.
 
-    kept: packed before; a new one is empty. A region inside of another has the outer one's.
+    kept: reused and extended; None begins an empty one. A nested region uses the outer one's.
     """
     outer = _PACKED.get()
     inner = PackedWeights() if kept is None else kept
@@ -83,11 +83,11 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     if packed is None or not isinstance(weight, nn.Parameter) or not _is_packable(inputs, weight):
         return functional.linear(inputs, weight, bias)
     state = weight.data_ptr(), weight._version
-    packed_state, order = packed.get(weight, (None, weight))
+    packed_state, reordered = packed.get(weight, (None, weight))
     if packed_state != state:
-        order = torch.ops.mkldnn._reorder_linear_weight(weight)
-        packed[weight] = state, order
-    return torch.ops.mkldnn._linear_pointwise(inputs, order, bias, "none", [], "")  # type: ignore[no-any-return]
+        reordered = torch.ops.mkldnn._reorder_linear_weight(weight)
+        packed[weight] = state, reordered
+    return torch.ops.mkldnn._linear_pointwise(inputs, reordered, bias, "none", [], "")  # type: ignore[no-any-return]
 
 
 class Linear(nn.Linear):
@@ -99,7 +99,7 @@ class Linear(nn.Linear):
 
 
 class Dropout(nn.Dropout):
-    """torch's `Dropout`. On a CPU 16 random bits a value decide, in a fifth of the time."""
+    """torch's `Dropout`. On a CPU it draws 16 random bits a value, in a fifth of the time."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(...) -> (...)."""
@@ -114,10 +114,11 @@ class Dropout(nn.Dropout):
 
 
 def _is_packable(inputs: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN is to compute this product, which has no gradient there."""
+    """Whether oneDNN can compute this product: it is large, in float32 and has no gradient."""
+    if weight.numel() < _LARGE_WEIGHT or not enabled(inputs.device):
+        return False
     is_plain = torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or weight.is_inference()
     is_float = inputs.dtype is weight.dtype is torch.float32
     has_vectors = torch.backends.cpu.get_cpu_capability().startswith("AVX")
     has_packing = torch.backends.mkldnn.is_available() and has_vectors  # type: ignore[no-untyped-call]
-    is_large = weight.numel() >= _LARGE_WEIGHT
-    return is_large and is_float and not is_plain and has_packing and enabled(inputs.device)
+    return is_float and not is_plain and has_packing

@@ -152,7 +152,7 @@ def ngram_table(keys: Array, vocabulary_size: int, filled: float = 0.5) -> Array
 
 
 def table_file(table: Array, vocabulary_size: int) -> bytes:
-    """A table as a file, as small as may be: 0.8 of the cells filled, little-endian int64."""
+    """Serialise a table as little-endian int64, with 0.8 of the cells filled."""
     keys = np.unique(table[table >= 0])
     return ngram_table(keys, vocabulary_size, filled=0.8).astype("<i8").tobytes()
 
