@@ -1,0 +1,9 @@
+"""People's photo libraries, behind one gate: reads, writes and takes out words about photos.
+
+Other rooms use these names alone; XMP, EXIF, IPTC, sidecars and exiftool stay behind them.
+"""
+
+from captioner.library.gate import Library
+from captioner.library.words import Description, Places, Said, Undone, Words, Written
+
+__all__ = ["Description", "Library", "Places", "Said", "Undone", "Words", "Written"]

@@ -1,0 +1,101 @@
+"""What passes the gate of the library: plain values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Program = Literal["lightroom", "digikam", "darktable"]
+Place = Literal["sidecar", "photo"]
+Writer = Literal["person", "table", "captioner"]
+
+
+@dataclass(frozen=True)
+class Words:
+    """A caption and what is written with it.
+
+    language: a tag. by_person: a person wrote the caption: it is marked so, and no machine's
+    replaces it. text: the line for `photo.txt`; None is the caption.
+    """
+
+    caption: str
+    keywords: Sequence[str] = ()
+    language: str = "en"
+    confidence: float | None = None
+    by_person: bool = False
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where words are written. sidecar: the program that reads it, which decides its name."""
+
+    sidecar: Program | None = None
+    text: bool = False
+    embed: bool = False
+
+
+@dataclass(frozen=True)
+class Description:
+    """A text that describes a photo.
+
+    by: `person`, in another program; `table`, a person's that captioner wrote from a table; or
+        `captioner`, a model's.
+    """
+
+    text: str
+    place: Place
+    by: Writer
+
+
+@dataclass(frozen=True)
+class Said:
+    """The words in and beside a photo.
+
+    descriptions: the first counts most; those that cameras write are left out.
+    keywords: that captioner wrote.
+    has_person: whether a sidecar holds what captioner did not write, such as a rating, or a
+        person's words.
+    """
+
+    descriptions: Sequence[Description] = ()
+    keywords: Sequence[str] = ()
+    has_person: bool = False
+
+    def by(self, *writers: Writer) -> Sequence[str]:
+        """The descriptions by these writers."""
+        return [each.text for each in self.descriptions if each.by in writers]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of a photo's words.
+
+    files: paths by option (`xmp`, `text`, `embed`), as `Library.files`, of what was written or is
+        so already, and of a text of a person that stays; empty in a dry run.
+    kept: a person's words that stay, "" if none.
+    replaced: words of a person that were replaced; a copy of each is kept.
+    problems: why something was not written; a run with one ends with exit code 2.
+    notes: other sentences for people; in a dry run also what would be written.
+    changes: files that get other contents.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    kept: str = ""
+    replaced: Sequence[str] = ()
+    problems: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    changes: int = 0
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What was taken out of a photo and of the files beside it.
+
+    words: taken out, by option (`xmp`, `text`, `embed`).
+    is_text_left: whether a text stays that may be a person's.
+    """
+
+    words: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_text_left: bool = False
+    problems: Sequence[str] = ()
+    notes: Sequence[str] = ()
