@@ -30,6 +30,9 @@ Json: TypeAlias = Any
 """A value of JSON, which the schema or the reader of its file checks."""
 JsonObject: TypeAlias = dict[str, Json]
 
+RAW_SUFFIXES = frozenset((".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"))
+"""Of raw files of cameras, in lower case; nothing is written into these."""
+
 LARGEST_TEXT = 2**31  # Bytes; COCO's largest file has a quarter.
 LARGEST_CONFIG = 2**27
 

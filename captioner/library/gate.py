@@ -1,10 +1,62 @@
 """The gate: reads, writes and takes out words about photos, one photo after the other."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
 
 from typing_extensions import Self
 
-from captioner.library.words import Places, Said, Undone, Words, Written
+from captioner import files
+from captioner.errors import UserError, counted, on_a_line
+from captioner.library import embedding, merge, texts
+from captioner.library.beside import ENDINGS, Beside
+from captioner.library.exiftool import Exiftool
+from captioner.library.following import follow
+from captioner.library.inside import IPTC_KEYWORDS, Inside, read_inside
+from captioner.library.words import Description, Place, Places, Said, Undone, Words, Writer, Written
+from captioner.library.xmp import DESCRIBING, EXTENSION, SUBJECT, Packet
+
+_OPTION = "--overwrite-descriptions"
+SHARED = "the file beside it would be of another photo, too, and was not written"
+"""A problem of each such photo; `Library.notes` names them once."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is in and beside a photo, parsed."""
+
+    photo: Path
+    sidecars: Mapping[Path, Packet]
+    inside: Inside
+    packets: Sequence[Packet]
+
+    def descriptions(self) -> Iterator[Description]:
+        """The descriptions, and who wrote each."""
+        packets_of: Mapping[Place, Collection[Packet]] = {
+            "sidecar": self.sidecars.values(),
+            "photo": self.packets,
+        }
+        for place, packets in packets_of.items():
+            writers: dict[str, Writer] = {}
+            for packet in packets:
+                writer: Writer = "table" if merge.is_by_person(packet) else "captioner"
+                forms = map(embedding.caption_forms, merge.own_texts(packet))
+                writers |= dict.fromkeys(chain.from_iterable(forms), writer)
+            others = self.inside.texts if place == "photo" else ()
+            for text in dict.fromkeys(chain(*map(merge.descriptions, packets), others)):
+                yield Description(text, place, writers.get(text, "person"))
+
+    def packet_of(self, path: Path) -> Packet:
+        """The packet of a sidecar, or of the photo; a new one where there is none."""
+        if path != self.photo:
+            return self.sidecars.get(path) or Packet(None, f"{path}")
+        if len(self.packets) > 1:
+            raise UserError(f"{path} has XMP in several parts; --xmp writes beside it")
+        return next(iter(self.packets), None) or Packet(None, f"the XMP of {path}")
 
 
 class Library:
@@ -27,36 +79,91 @@ class Library:
         dry_run: bool = False,
         photos: Iterable[str] = (),
     ) -> None:
-        self.notes: Sequence[str] = ()
+        self._places, self._overwrite, self._is_dry = places, overwrite, dry_run
+        self._beside, self._exiftool = Beside(), Exiftool()
+        self._remove_leftovers = lru_cache(16)(_remove_leftovers)
+        self.notes: list[str] = []
+        if places.embed:
+            self._exiftool.check()
+        firsts, self._shared = dict[int, str](), dict[str, list[str]]()
+        for photo in photos:
+            for option, path in self.files(photo).items():
+                first = firsts.setdefault(hash(path), photo)
+                if option != "embed" and files.real_path(first) != files.real_path(photo):
+                    self._shared.setdefault(path, [first]).append(photo)
+        for path, owners in [*self._shared.items()][:1]:
+            count = f"{counted(len(self._shared), 'file')} not written"
+            example = f"such as {path} of {' and of '.join(owners)}"
+            hint = ", or give --xmp-for digikam" if places.sidecar == "lightroom" else ""
+            self.notes = [f"{count}: it would be of several photos, {example}; rename one{hint}"]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """End exiftool."""
+        self._exiftool.close()
 
     def said(self, photo: str) -> Said:
         """The words in and beside a photo. Raises `UserError` if a part cannot be read."""
-        raise NotImplementedError
+        found = self._found(Path(photo))
+        packets = [*found.sidecars.values()]
+        keywords = chain.from_iterable(map(merge.own_keywords, [*packets, *found.packets]))
+        has_person = any(map(merge.has_person, packets))
+        return Said([*found.descriptions()], [*dict.fromkeys(keywords)], has_person)
 
     def files(self, photo: str) -> Mapping[str, str]:
         """Where its words go, by option: `xmp`, `text`, `embed` (the photo itself)."""
-        raise NotImplementedError
+        path, places = Path(photo), {}
+        if self._places.text:  # First: XMP says whose the text was.
+            places["text"] = os.fspath(self._beside.text(path))
+        if self._places.sidecar:
+            places["xmp"] = os.fspath(self._beside.sidecar(path, self._places.sidecar))
+        if self._places.embed:
+            places["embed"] = photo
+        return places
 
     def has_text(self, photo: str) -> bool:
         """Whether there is a text beside a photo: an empty one is none."""
-        raise NotImplementedError
+        return bool(texts.content_of(self._beside.text(Path(photo))))
 
     def write(self, photo: str, words: Words, own_texts: Sequence[str] = ()) -> Written:
         """Write words where the places say; a person's description stays, and gets keywords alone.
 
-        Problems are in the result; nothing is raised. Words without a caption write nothing.
+        Problems are in the result; nothing is raised. Without a caption, keywords alone are
+        written, and a description that captioner wrote goes.
 
         own_texts: captions and lines that records say captioner wrote for this photo or for the one
             that had its name: a text that equals one, or has it behind another trigger word, is
             replaced.
         """
-        raise NotImplementedError
+        keywords = [*map(on_a_line, words.keywords)]
+        words = replace(words, caption=on_a_line(words.caption), keywords=keywords)
+        done, found, places = Written(), None, self.files(photo)
+        try:
+            self._tidy(Path(photo))
+            found = self._found(Path(photo)) if places.keys() & {"xmp", "embed"} else None
+        except UserError as error:  # The unreadable part may be a person's words.
+            done.problems.append(str(error))
+            places = {option: path for option, path in places.items() if option == "text"}
+        is_alone = self._keeps_words(found, words, done) if found else False
+        written: dict[str, str] = {}
+        for option, path in places.items():
+            is_nothing = is_alone and not (words.keywords or os.path.lexists(path))
+            if (option == "text" and not words.caption) or (option == "xmp" and is_nothing):
+                continue
+            try:
+                if path in self._shared:
+                    raise UserError(SHARED)
+                if option == "text":
+                    self._write_text(Path(path), Path(photo), words, own_texts, done)
+                elif found:
+                    self._write_xmp(Path(path), found, words, is_alone, done)
+                written[option] = path
+            except UserError as error:
+                done.problems.append(str(error))
+        done.files = {} if self._is_dry else written
+        return done
 
     def undo(self, photo: str, words: Words | None = None) -> Undone:
         """Take out what captioner wrote and nobody changed since, in all places.
@@ -66,22 +173,210 @@ class Library:
         words: what a table says was written for the photo: such a text goes, if a model wrote it,
             or if there is a copy of the one before.
         """
-        raise NotImplementedError
+        path, done = Path(photo), Undone()
+        text = self._beside.text(path)
+        # The text before the XMP that says whose it is, which a kill may leave there.
+        places = [("text", text), *(("xmp", each) for each in chain(*self._beside.sidecars(path)))]
+        places = [each for each in [*places, ("embed", path)] if os.path.isfile(each[1])]
+        if not places:
+            done.problems.append(f"{photo} does not exist")
+        self._tidy(path)
+        for option, each in places:
+            try:
+                if option == "text":
+                    gone = self._undo_text(text, path, words)
+                    done.is_text_left = not gone
+                else:
+                    gone = self._undo_xmp(each, option == "embed")
+            except UserError as error:
+                done.problems.append(str(error))
+                continue
+            if gone:
+                done.words[option] = gone
+                done.notes += [_would("lose", each, gone)] if self._is_dry else []
+        return done
 
     def follow(self, moved: Mapping[str, str]) -> Sequence[str]:
         """Rename sidecars and texts with photos that were renamed, all at once (they may swap).
 
         A file of a photo that is gone and stands in the way is removed if captioner wrote all of
         it; else it gets the ending `.orphaned`. Returns a sentence about each of those, and about
-        each file that could not follow.
+        each file that could not follow. A dry run renames nothing.
 
         moved: new names by old ones.
         """
-        raise NotImplementedError
+        said = [] if self._is_dry else follow(moved)
+        self._beside = Beside()
+        return said
 
     def remove_orphan(self, photo: str) -> bool:
         """Remove the sidecar of a photo that is gone, if captioner made it and wrote all of it.
 
         It stays where another file has the photo's name, but for the ending.
         """
-        raise NotImplementedError
+        path, is_removed = Path(photo), False
+        if self._is_dry or os.path.lexists(path) or self._beside.has_namesake(path):
+            return False
+        for sidecar in filter(os.path.isfile, chain(*self._beside.sidecars(path))):
+            with suppress(OSError, UserError):
+                if merge.is_own(_packet(sidecar)):
+                    sidecar.unlink()
+                    is_removed = True
+        return is_removed
+
+    def _tidy(self, photo: Path) -> None:
+        if not self._is_dry:
+            self._remove_leftovers(photo.parent)
+
+    def _found(self, photo: Path) -> _Found:
+        paths = filter(os.path.isfile, chain(*self._beside.sidecars(photo)))
+        sidecars = {path: _packet(path) for path in paths}
+        with files.refuse_os_errors(f"cannot read {photo}"):
+            inside = read_inside(photo, self._exiftool)
+        packets = [Packet(content, f"the XMP of {photo}") for content in inside.packets]
+        return _Found(photo, sidecars, inside, packets)
+
+    def _keeps_words(self, found: _Found, words: Words, done: Written) -> bool:
+        """Whether a photo gets keywords alone: a person describes it, or may do so unseen."""
+        others = ("person",) if words.by_person else ("person", "table")
+        described = (each for each in found.descriptions() if each.by in others)
+        text = next((each.text for each in described if not self._overwrite), words.caption)
+        if text != words.caption and words.caption:
+            done.kept = text
+            done.notes.append(f"{found.photo} keeps its words {text!r}; {_OPTION} replaces them")
+        elif unseen := found.inside.unseen:
+            done.notes.append(f"{found.photo} gets keywords alone: words in {unseen} need exiftool")
+        return bool(done.kept or found.inside.unseen or not words.caption)
+
+    def _write_xmp(
+        self, path: Path, found: _Found, words: Words, is_alone: bool, done: Written
+    ) -> None:
+        """Write into a sidecar, or into the photo."""
+        packet, is_embedded = found.packet_of(path), path == found.photo
+        inside = found.inside if is_embedded else Inside()
+        others = inside.iptc.get(IPTC_KEYWORDS, ()) if inside.takes_iptc else ()
+        merged = merge.merged(packet, words, self._overwrite, is_alone, others)
+        new = dict(merged.properties)
+        suffix = self._beside.raw_suffix(path)[1:].upper()
+        if packet.is_new and suffix and not is_embedded:
+            new[EXTENSION] = [("", suffix)]
+        iptc, before, is_cut = embedding.merged_iptc(inside, packet, words, merged, self._overwrite)
+        copies = new.get(merge.IPTC_BEFORE, ())
+        new[merge.IPTC_BEFORE] = [*copies, ("", before)] if before else copies
+        content = packet.replaced(new)
+        if is_cut:
+            done.notes.append(f"{path}: IPTC has room for the beginning alone; XMP has the whole")
+        if merged.is_taken_out and not is_alone:
+            done.notes.append(f"{path}: a person took its caption out; {_OPTION} writes it again")
+        for name in sorted(packet.odd & {SUBJECT, *DESCRIBING}):
+            done.notes.append(f"{path}: {name} is neither a text nor a list, and was left alone")
+        if content == packet.content and not iptc:
+            return
+        if is_embedded:
+            embedding.embed(path, content, iptc, self._exiftool, self._is_dry)
+        else:
+            self._replace(path, content)
+        replaced = [text for text in (*merged.replaced, before) if text not in ("", words.caption)]
+        caption = [words.caption] if merged.is_described else []
+        copy = f"captioner:before in {path}"
+        self._announce(path, [*caption, *merged.keywords], [*dict.fromkeys(replaced)], copy, done)
+
+    def _write_text(
+        self, path: Path, photo: Path, words: Words, own_texts: Sequence[str], done: Written
+    ) -> None:
+        """Write a text, unless it is a person's."""
+        old, line = texts.content_of(path), words.line
+        captions = {line, words.caption, *map(str.strip, own_texts)}
+        is_own = not old or texts.is_own(old, line, captions)
+        replaced, copy = [], ""
+        if not is_own and not texts.is_own(old, line, self._own_captions(photo, "captioner")):
+            if not self._overwrite:
+                done.notes.append(f"{path} holds another text; {_OPTION} replaces it")
+                done.kept = old
+                return
+            replaced, copy = [old], os.fspath(texts.copies(path)[1])
+            self._replace(Path(copy), files.read_bytes(path))
+        if self._replace(path, f"{line}\n".encode(errors="backslashreplace")):
+            self._announce(path, [line], replaced, copy, done)
+
+    def _own_captions(self, photo: Path, *writers: Writer) -> Sequence[str]:
+        """The captions that XMP says captioner wrote."""
+        with suppress(UserError):
+            return [each.text for each in self._found(photo).descriptions() if each.by in writers]
+        return ()
+
+    def _undo_text(self, path: Path, photo: Path, words: Words | None) -> list[str]:
+        """Put back the last text that a caption replaced, or remove a caption that replaced none.
+
+        Words of a person that replaced none may have been the text before: they stay.
+        """
+        content, (last, unused) = texts.content_of(path), texts.copies(path)
+        writers: tuple[Writer, ...] = ("captioner", "table") if last else ("captioner",)
+        own = {*self._own_captions(photo, *writers)}
+        if words and (last or not words.by_person):
+            own |= {words.caption, words.line}
+        if not self._is_dry:
+            unused.unlink(missing_ok=True)
+        if content not in own:
+            return []
+        if last and not self._is_dry:
+            files.replace(last, path)
+        elif not self._is_dry:
+            path.unlink()
+        return [content]
+
+    def _undo_xmp(self, path: Path, is_embedded: bool) -> list[str]:
+        """Take captioner's words out of a photo, or of a sidecar, which goes if that made it."""
+        if not is_embedded and not merge.is_marked(files.read_bytes(path)):
+            return []
+        found = self._found(path) if is_embedded else _Found(path, {}, Inside(), [_packet(path)])
+        packet = found.packet_of(path)
+        done = merge.undone(packet)
+        content = packet.replaced(done.properties)
+        if content == packet.content:
+            return []
+        is_gone = merge.MADE in packet.properties and Packet(content, packet.name).is_empty
+        if is_embedded:
+            iptc = embedding.undone_iptc(found.inside, packet)
+            left = None if is_gone else content
+            embedding.embed(path, left, iptc, self._exiftool, self._is_dry)
+        elif not is_gone:
+            self._replace(path, content)
+        elif not self._is_dry:
+            path.unlink()
+        return [*done.replaced, *done.keywords]
+
+    def _replace(self, path: Path, content: bytes) -> bool:
+        """Write a file unless it is so; in a dry run, check that it can be. Whether it changes."""
+        if os.path.isfile(path) and files.read_bytes(path) == content:
+            return False
+        if not self._is_dry:
+            files.write_bytes(path, content)
+            return True
+        with files.refuse_os_errors(f"cannot write {path}"), suppress(FileNotFoundError):
+            os.stat(path)  # Its name may be too long.
+        files.check_writable(f"writing {path}", Path(os.path.realpath(path)).parent)
+        return True
+
+    def _announce(
+        self, path: Path, written: Sequence[str], replaced: Sequence[str], copy: str, done: Written
+    ) -> None:
+        """Count a change, and name what a dry run would write, and people's words that go."""
+        done.changes += 1
+        done.replaced += replaced
+        done.notes += [_would("get", path, written)] if self._is_dry else []
+        if replaced:
+            gone = ", ".join(map(repr, replaced))
+            done.notes.append(f"{path}: {_OPTION} replaces {gone}; a copy: {copy}")
+
+
+def _packet(path: Path) -> Packet:
+    return Packet(files.read_bytes(path), f"{path}")
+
+
+def _would(verb: str, path: Path, words: Sequence[str]) -> str:
+    return f"{path} would {verb} {', '.join(map(repr, words)) or 'nothing'}"
+
+
+def _remove_leftovers(folder: Path) -> None:
+    files.remove_leftovers(folder / f"photo{end}" for end in (*ENDINGS, embedding.TEMPORARY))

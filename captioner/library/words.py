@@ -13,8 +13,8 @@ Writer = Literal["person", "table", "captioner"]
 class Words:
     """A caption and what is written with it.
 
-    language: a tag. by_person: a person wrote the caption: it is marked so, and no machine's
-    replaces it. text: the line for `photo.txt`; None is the caption.
+    caption: "" to write keywords alone. language: a tag. by_person: a person wrote the caption: it
+    is marked so, and no machine's replaces it. text: the line for `photo.txt`; None is the caption.
     """
 
     caption: str
@@ -23,6 +23,11 @@ class Words:
     confidence: float | None = None
     by_person: bool = False
     text: str | None = None
+
+    @property
+    def line(self) -> str:
+        """The line of a text."""
+        return (self.text or self.caption).strip()
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Said:
         return [each.text for each in self.descriptions if each.by in writers]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Written:
     """What became of a photo's words.
 
@@ -81,13 +86,13 @@ class Written:
 
     files: Mapping[str, str] = field(default_factory=dict)
     kept: str = ""
-    replaced: Sequence[str] = ()
-    problems: Sequence[str] = ()
-    notes: Sequence[str] = ()
+    replaced: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     changes: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Undone:
     """What was taken out of a photo and of the files beside it.
 
@@ -95,7 +100,7 @@ class Undone:
     is_text_left: whether a text stays that may be a person's.
     """
 
-    words: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    words: dict[str, Sequence[str]] = field(default_factory=dict)
     is_text_left: bool = False
-    problems: Sequence[str] = ()
-    notes: Sequence[str] = ()
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from PIL import Image
 
 from captioner.errors import UserError, counted
-from captioner.files import existing_path
+from captioner.files import RAW_SUFFIXES, existing_path
 from captioner.vision.decoding_process import shared_pool
 from captioner.vision.formats import IS_ADDRESS as IS_ADDRESS
 from captioner.vision.formats import MAXIMUM_PIXELS as MAXIMUM_PIXELS
@@ -25,7 +25,7 @@ from captioner.vision.formats import load_here
 from captioner.vision.formats import opened as opened
 from captioner.vision.formats import original_size as original_size
 from captioner.vision.formats import photo_name as photo_name
-from captioner.vision.raw import RAW_SUFFIXES, is_raw, raw_preview
+from captioner.vision.raw import is_raw, raw_preview
 
 _NAMES = json.loads(Path(__file__).with_name("file_names.json").read_text(encoding="utf-8"))
 """In lower case: suffixes of photos, of what is left out, and names of leftovers, as expressions.

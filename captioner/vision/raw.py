@@ -9,9 +9,7 @@ from pathlib import Path
 from shutil import which
 
 from captioner.errors import UserError
-
-RAW_SUFFIXES = frozenset((".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"))
-"""In lower case."""
+from captioner.files import RAW_SUFFIXES
 
 _PREVIEWS = ("JpgFromRaw", "PreviewImage", "OtherImage")
 # A segment of JPEG with an orientation alone (EXIF 2.32, 4.5.4).
@@ -27,14 +25,17 @@ def raw_preview(path: str, name: str) -> bytes:
     """The largest preview in a raw file, upright as the raw file says. name: for errors."""
     tags = [f"-{tag}" for tag in (*_PREVIEWS, "IFD0:Orientation#")]
     command = ["exiftool", "-json", "-b", *tags, os.path.abspath(path)]
-    found = {}
+    found, previews = {}, [b""]
     with suppress(OSError, subprocess.TimeoutExpired, ValueError):
         (found,) = json.loads(subprocess.run(command, capture_output=True, timeout=60).stdout)
-    encoded = (found[tag].removeprefix("base64:") for tag in _PREVIEWS if tag in found)
-    preview = max(map(b64decode, encoded), key=len, default=b"")
+        encoded = (f"{found[tag]}".removeprefix("base64:") for tag in _PREVIEWS if tag in found)
+        previews += map(b64decode, encoded)
+    preview = max(previews, key=len)
     if not preview:
         reason = "exiftool is not installed" if which("exiftool") is None else "it has no preview"
         raise UserError(f"cannot read the raw file {name}: {reason}")
+    orientation = found.get("Orientation")
     if preview.startswith(b"\xff\xd8") and b"Exif\0" not in preview[:64]:
-        preview = preview[:2] + _EXIF % found.get("Orientation", 1) + preview[2:]
+        is_known = orientation in range(1, 9)
+        preview = preview[:2] + _EXIF % (orientation if is_known else 1) + preview[2:]
     return preview
