@@ -9,8 +9,8 @@ from captioner.cli.program import report
 from captioner.errors import UserError
 from captioner.outputs.options import OutputOptions
 
-_SWITCHES = ("overwrite_descriptions", "dry_run")
-_FIELDS = ("keywords", "text", "embed", "format", "min_confidence", *_SWITCHES)
+_SWITCHES = ("overwrite_descriptions", "edited", "dry_run")
+_FIELDS = ("keywords", "text", "embed", "describe", "format", "min_confidence", *_SWITCHES)
 
 
 def add_commands(commands: shared.Commands) -> None:
@@ -38,11 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from captioner.outputs.writing import write_captions
 
-    given = {name: getattr(arguments, name) for name in ("xmp", "language", *_FIELDS)}
-    options = OutputOptions(**given)
+    options = OutputOptions(**{name: getattr(arguments, name) for name in ("xmp", *_FIELDS)})
     if not options.describes_photos:
         raise UserError("name what to write: --xmp, --text or --embed")
-    return _end(write_captions(arguments.table, options, arguments.images, report))
+    table, images, language = arguments.table, arguments.images, arguments.language
+    return _end(write_captions(table, options, images, report, language))
 
 
 def run_unwrite(arguments: argparse.Namespace) -> int:

@@ -1,107 +1,72 @@
 """Writes the captions of tables into and beside photos, and takes them out again; no model."""
 
 import os
-from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing, suppress
-from functools import cache
-from itertools import chain, product, takewhile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from captioner import files
 from captioner.data.example import Problems
-from captioner.data.sidecars import Spellings, photo_descriptions, read_sidecar, sidecars, spellings
 from captioner.data.table import BY_CAPTIONER, TableRow, table_rows, with_suffix
-from captioner.data.xmp import Description, Merged, is_marked
 from captioner.errors import UserError
+from captioner.files import JsonObject
+from captioner.library import SHARED, Library
 from captioner.outcomes import in_background
-from captioner.outputs.descriptions import LEFT_OUT, SHARED, Descriptions, copies
-from captioner.outputs.embedding import TEMPORARY, Embedder, mend_torn
+from captioner.outputs.descriptions import Descriptions, words_of
 from captioner.outputs.options import OutputOptions
-from captioner.outputs.records import SAVED, Record, is_by_person
-from captioner.schema import error_sentence
+from captioner.outputs.record import PERSON, PhotoRecord, record_of
+from captioner.outputs.sink import Run
 from captioner.text.languages import ENGLISH, is_english, language_tag
-from captioner.vision.images import Report
+from captioner.vision.digest import photo_digest
+from captioner.vision.images import Report, ignore, photo_files
 
 _WRITERS = 2  # Threads; more of them wait for each other.
-_UNDO = Description("", (), undo=True)
-_KINDS = {".xmp": "sidecars", ".txt": "texts"}
+_KINDS = {"xmp": "sidecars", "text": "texts", "embed": "photos"}
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
 def write_captions(
-    table: str, options: OutputOptions, images: str | None = None, report: Report = print
+    table: str,
+    options: OutputOptions,
+    images: str | None = None,
+    report: Report = print,
+    language: str | None = None,
 ) -> Counter[str]:
     """Describe photos by the captions of a table, as options say; returns the count by outcome.
 
     table: any that the package reads or writes. A photo's last row counts, or its last by a person:
         one that is marked so, or changed, or of a table that captioner did not write.
-    options: `language` is that of people's rows which name none.
     images: the photos' folder; by default the working folder, or else the table's.
+    language: of people's rows which name none.
     """
-    records, problems = _records(table, images, options.language, report)
-    mend_torn(records, report)
-    counts = Counter({"not written": problems})
-    photos = {photo: photo for photo in records}
+    rows = _Rows(table, images, language, report, options.edited)
+    counts = Counter({"not written": rows.problems})
+    photos = {photo: photo for photo in rows.photos.values()}
+    descriptions = Descriptions("", Run(options, photos, report))
     workers = 0 if options.embed else _WRITERS  # Exiftool writes one after the other.
-    with closing(Descriptions(options, photos, report)) as descriptions:
-        for written in in_background(descriptions.write_record, records.values(), workers):
-            for problem in {*written.problems} - {SHARED}:
-                report(problem)
-            outcome = "described" if written.changes else "described already"
-            outcome = "kept a person's words" if written.kept else outcome
-            outcome = "left out" if written is LEFT_OUT else outcome
-            counts["not written" if written.problems else outcome] += 1
-    return counts
 
+    def describe(record: PhotoRecord) -> PhotoRecord:
+        if record.is_sure(options.min_confidence):
+            descriptions.add(record)
+        return record
 
-def _records(
-    table: str, images: str | None, language: str | None, report: Report
-) -> tuple[dict[str, Record], int]:
-    """The record of each photo of a table, as `write_captions` chooses it; counts problems."""
-    problems = Problems("skip", f"table {table}")
-    folders = [Path(images)] if images else [Path(), Path(table).parent]
-    records: dict[str, Record] = {}
-    for row in table_rows(Path(table), problems):
-        paths = (files.existing_path(with_suffix(folder / row.image)) for folder in folders)
-        photo = str(next(filter(os.path.isfile, paths), ""))
-        if str(row.cells.get("rank") or 1) != "1":  # Another of several captions.
-            continue
-        record = _record(row, language, problems)
-        if not photo:
-            problems.add("missing image: see --images", f"{row.image}, {row.record}")
-        elif record and (is_by_person(record) or not is_by_person(records.get(photo, {}))):
-            records[photo] = record | {"image": photo}
-    for sentence in problems.sentences:
-        report(sentence)
-    return records, len(problems)
-
-
-def _record(row: TableRow, language: str | None, problems: Problems) -> Record:
-    """The record of a row: a person's if captioner did not write it; empty with a problem."""
-    cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
-    record: Record = {"by": "person"}
     try:
-        tag = language_tag(cells.get("language", language or ENGLISH), "language")
-        if cells.keys() >= BY_CAPTIONER:
-            words = cells.get("words", row.captions[0])
-            if isinstance(words, str):  # As all is in CSV.
-                keywords = [*filter(None, cells.get("keywords", "").split(", "))]
-                cells |= {"words": words.split(), "keywords": keywords, "word_confidence": None}
-            record = {**SAVED.validate_python(cells)}
-    except UserError as error:
-        problems.add("row of another type", f"{row.record}: {error}")
-        return {}
-    except ValidationError as error:
-        first = error.errors()[0]
-        problems.add("row of another type", f"{row.record}: {error_sentence(first, first['loc'])}")
-        return {}
-    record["caption"] = row.captions[0]
-    if is_by_person(record):
-        record["language"] = None if is_english(tag) else tag
-    return record
+        for sentence in descriptions.library.follow(rows.moved):
+            report(sentence)
+        for record in in_background(describe, rows.records(), workers):
+            outcome = "left out"
+            if written := record.described:
+                outcome = "described" if written.changes else "described already"
+                outcome = "kept a person's words" if written.kept else outcome
+                for problem in {*written.problems} - {SHARED}:
+                    report(problem)
+            counts["not written" if record.error else outcome] += 1
+    finally:
+        descriptions.close()
+    return counts
 
 
 def unwrite_captions(
@@ -116,76 +81,138 @@ def unwrite_captions(
         text without a copy goes if it is a model's caption in such a table, or in captioner's XMP.
     images: the photos' folder, of tables.
     """
-    tables = {name for name in photos if Path(name).suffix.lower() in _TABLES}
-    read = [_records(table, images, None, report) for table in sorted(tables)]
-    records = dict(chain.from_iterable(of_table.items() for of_table, _ in read))
-    photos = [name for name in dict.fromkeys([*photos, *records]) if name not in tables]
-    names = cache(spellings)
     counts = Counter(dict.fromkeys(_KINDS.values(), 0))
-    counts["not changed"] = sum(problems for _, problems in read)
-    mend_torn(photos, report)
-    if not is_dry:
-        endings = (TEMPORARY, *_KINDS)
-        written = (Path(name).with_suffix(end) for name, end in product(photos, endings))
-        files.remove_leftovers(written)
-    with closing(Embedder()) as embedder:
-        for photo in map(Path, photos):
-            text = files.existing_path(photo.with_suffix(".txt"))
-            # The text before the XMP that says whose it is, which a kill may leave there.
-            places = dict.fromkeys([text, *chain(*sidecars(photo, names)), photo])
-            if not any(map(os.path.lexists, places)):
-                report(f"{photo} does not exist")
-                counts["not changed"] += 1
-            for path in filter(os.path.isfile, places):
-                try:
-                    if path == text:
-                        record = records.get(str(photo), {})
-                        done = _restore(text, photo, names, record, is_dry)
-                        counts["texts left that may be a person's"] += not done.replaced
-                    elif path.suffix.lower() == ".xmp":
-                        done = _clear(path, is_dry)
-                    else:
-                        done = embedder.embed(photo, _UNDO, is_dry)
-                except UserError as error:
-                    report(str(error))
-                    counts["not changed"] += 1
-                    continue
-                words = [*done.replaced, *done.keywords]
-                counts[_KINDS.get(path.suffix.lower(), "photos")] += bool(words)
-                if is_dry and words:
-                    report(f"{path} would lose {', '.join(map(repr, words))}")
+    named = dict.fromkeys(photos)
+    tables = {name for name in named if Path(name).suffix.lower() in _TABLES}
+    with Library(dry_run=is_dry) as library:
+
+        def undo(photo: str, record: PhotoRecord | None = None) -> None:
+            words = None
+            if record:
+                words = replace(words_of(record, OutputOptions()), text=record.written_text)
+            undone = library.undo(photo, words)
+            for sentence in (*undone.problems, *undone.notes):
+                report(sentence)
+            counts.update(_KINDS[option] for option in undone.words)
+            counts["texts left that may be a person's"] += undone.is_text_left
+            counts["not changed"] += bool(undone.problems)
+
+        for table in sorted(tables):
+            rows = _Rows(table, images, None, report, is_edited=True)
+            counts["not changed"] += rows.problems
+            for record in rows.records():
+                named.pop(record.image, None)
+                undo(record.image, record)
+        for photo in [name for name in named if name not in tables]:
+            undo(photo)
     return counts
 
 
-def _clear(sidecar: Path, is_dry: bool) -> Merged:
-    """Take captioner's words out of a sidecar, and remove it if it is left empty."""
-    if not is_marked(files.read_bytes(sidecar)):
-        return Merged()
-    packet = read_sidecar(sidecar)
-    done = packet.merge(_UNDO)
-    if not is_dry and packet.is_empty:
-        sidecar.unlink()
-    elif not is_dry:
-        files.write_bytes(sidecar, packet.as_file())
-    return done
+class _Rows:
+    """The rows of a table that count, each of a photo.
 
-
-def _restore(text: Path, photo: Path, names: Spellings, record: Record, is_dry: bool) -> Merged:
-    """Put back the last text that a caption replaced, or remove a caption that replaced none.
-
-    record: of a table; captioner's XMP may have the caption, too. Words of a person that replaced
-    none may have been the text before: they stay.
+    photos: names by the number of the row. moved: photos that were renamed since: new names by old.
+    problems: how many rows were left out.
     """
-    content = files.read_bytes(text).decode(errors="replace").strip()
-    last = [*takewhile(os.path.lexists, copies(text))][-1:]
-    own_words = {record.get("caption")} if last or not is_by_person(record) else set()
-    with suppress(UserError):
-        described = photo_descriptions(photo, names, by_person=bool(last))
-        own_words.update(words for _, words, is_own in described if is_own)
-    if content not in own_words:
-        return Merged()
-    if not is_dry and last:
-        files.replace(last[0], text)
-    elif not is_dry:
-        text.unlink()
-    return Merged(replaced=[content])
+
+    def __init__(
+        self, table: str, images: str | None, language: str | None, report: Report, is_edited: bool
+    ) -> None:
+        self._table = Path(table)
+        self._language = language
+        problems = Problems("skip", f"table {table}")
+        finder = _PhotoFinder([Path(images)] if images else [Path(), self._table.parent], is_edited)
+        places: dict[str, tuple[bool, int]] = {}
+        moved, names = dict[str, str](), set[str]()
+        for number, row, record in self._read(problems):
+            photo, named = finder.find(record)
+            names.add(named)
+            if not photo and os.path.isfile(named):
+                about = f"{named} for {record.caption!r}, {row.record}"
+                problems.add("another image in the place of one that is found nowhere", about)
+            elif not photo:
+                problems.add("missing image: see --images", f"{row.image}, {row.record}")
+            elif record.is_by_person or not places.get(photo, (False, 0))[0]:
+                places[photo] = record.is_by_person, number
+                if not os.path.isfile(named) and "model" in record.model_fields_set:
+                    moved[named] = photo
+        self.photos = {number: photo for photo, (_, number) in places.items()}
+        self.moved = {old: new for old, new in moved.items() if new not in names}
+        for sentence in problems.sentences:
+            report(sentence)
+        self.problems = len(problems)
+
+    def records(self) -> Iterator[PhotoRecord]:
+        """The records of the rows, with their photos."""
+        for number, _, record in self._read(Problems()):
+            if photo := self.photos.get(number):
+                record.image = photo
+                yield record
+
+    def _read(self, problems: Problems) -> Iterator[tuple[int, TableRow, PhotoRecord]]:
+        for number, row in enumerate(table_rows(self._table, problems)):
+            if str(row.cells.get("rank") or 1) == "1":  # No other one of several captions.
+                try:
+                    yield number, row, _record(row, self._language)
+                except UserError as error:
+                    problems.add("row of another type", f"{row.record}: {error}")
+
+
+def _record(row: TableRow, language: str | None) -> PhotoRecord:
+    """The record of a row: a person's if captioner did not write it."""
+    cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
+    fields = {"image": row.image, "caption": row.captions[0]}
+    if cells.keys() >= BY_CAPTIONER:
+        words = cells.get("words", row.captions[0])
+        if isinstance(words, str):  # As all is in CSV.
+            keywords = [*filter(None, cells.get("keywords", "").split(", "))]
+            cells |= {"words": words.split(), "keywords": keywords, "word_confidence": None}
+        record = record_of({**cells, **fields})
+    else:
+        said: JsonObject = {name: cells[name] for name in ("language", "photo_digest") if name in cells}
+        record = record_of({**said, **fields, "by": PERSON})
+    if record.is_by_person:
+        tag = language_tag(record.language or language or ENGLISH, "language")
+        record.language = None if is_english(tag) else tag
+    return record
+
+
+class _PhotoFinder:
+    """Finds photos by digest in folders and below them; without a digest, by name."""
+
+    def __init__(self, folders: Sequence[Path], is_edited: bool) -> None:
+        self._folders = folders
+        self._is_edited = is_edited
+        self._known: dict[str, str] = {}  # Photos by digest.
+
+    def find(self, record: PhotoRecord) -> tuple[str, str]:
+        """The photo of a record, "" if none; and its place by its name."""
+        paths = [files.existing_path(with_suffix(each / record.image)) for each in self._folders]
+        named = str(next(filter(os.path.isfile, paths), paths[0]))
+        digest = record.photo_digest
+        is_named = os.path.isfile(named)
+        if is_named and (not digest or (record.has_state(named) and not record.is_by_person)):
+            return named, named
+        if is_named and photo_digest(named) in ("", digest):
+            return named, named
+        found = self._by_digest(digest, record.image) if digest else ""
+        return found or (named if is_named and self._is_edited else ""), named
+
+    def _by_digest(self, digest: str, name: str) -> str:
+        """The photo with a digest: first one of the same name, then any other."""
+        for photo in self._below[Path(name).name]:
+            self._known.setdefault(photo_digest(photo), photo)
+        while digest not in self._known and (photo := next(self._others, "")):
+            self._known.setdefault(photo_digest(photo), photo)
+        return self._known.get(digest, "")
+
+    @cached_property
+    def _below(self) -> defaultdict[str, list[str]]:
+        names = defaultdict[str, list[str]](list)
+        for photo in photo_files(self._folders, ignore):
+            names[photo.name].append(str(photo))
+        return names
+
+    @cached_property
+    def _others(self) -> Iterator[str]:
+        return chain.from_iterable([*self._below.values()])
