@@ -202,9 +202,7 @@ class Outputs:
         elif not record.is_sure(self._run.options.min_confidence):
             outcome = "left out as less sure"
         self.counts[outcome] += 1
-        self.counts["not sure"] += (
-            outcome == "captioned" and made is not None and made.sure is False
-        )
+        self.counts["not sure"] += outcome == "captioned" and record.sure is False
 
     def summary(self) -> str:
         """How many photos were captioned, and how many were not; each counts once."""

@@ -106,7 +106,9 @@ class PhotoRecord(CaptionFields, Origin):
 
     @property
     def _by_model(self) -> list[str]:
-        return [sentence(self.words), " ".join(self.words)] if self.words else [self.caption]
+        if "words" not in self.model_fields_set:
+            return [self.caption]
+        return [sentence(self.words), " ".join(self.words)]
 
     @property
     def is_by_person(self) -> bool:

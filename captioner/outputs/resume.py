@@ -70,7 +70,8 @@ class Resumed:
             self._move(moves)
             for sentence in library.follow(moves):
                 self.run.report(sentence)
-        self._end_lost({name: lost[name] for name in lost if name not in moves}, library)
+        done = moves.keys() | self._moved
+        self._end_lost({name: lost[name] for name in lost if name not in done}, library)
 
     def records(self, everything: bool) -> Iterator[PhotoRecord]:
         """The records of finished photos, and of others that are in the table.
@@ -141,24 +142,24 @@ class Resumed:
         return moves
 
     def _move(self, moves: Mapping[str, str]) -> None:
-        """Give records the new names of their photos; a machine's caption is made anew."""
+        """Give records the new names of their photos, which may be those of others."""
         places = {old: self.table.places[old] for old in moves}
         people = self.by_person & moves.keys()
         self.by_person -= people
         for old in moves:
             self.table.put(old)
         for old, new in moves.items():
-            if new in self.by_person:  # Of a photo that is found nowhere.
+            if new in self.by_person and old not in people:
+                continue  # Nothing is written where a person's words are of a photo that is lost.
+            if new in self.by_person:
                 what = f"a caption by a person of another photo of the name {new}"
                 self.run.report(f"{what} is moved to {self.table.path}.left_out")
                 self.table.left_out.append(self.table.places[new])
             self.table.put(new, places[old])
             self._moved.add(new)
-            record = self.table.read(new) if old in people else None
-            if record:
+            if record := self.table.read(new):
                 self._take(new, record, is_of_photo=True)
-        if people:
-            self.run.report(f"{self.table.path}: {counted(len(people), 'moved record')}")
+        self.run.report(f"{self.table.path}: {counted(len(moves), 'moved record')}")
 
     def _end_lost(self, lost: Mapping[str, _Lost], library: Library) -> None:
         """Drop or name the records of photos that are gone, and those by people of other photos."""

@@ -20,8 +20,8 @@ from captioner.caption.folder import save_model
 from captioner.cli.main import main
 from captioner.data.sidecars import words_of_person
 from captioner.outputs.options import OutputOptions
-from captioner.outputs.outputs import Outputs
-from captioner.outputs.records import file_state, is_by_person
+from captioner.outputs.outputs import opened_outputs
+from captioner.outputs.record import file_state, record_of
 
 RESUME = ["--jsonl", "o.jsonl", "--resume"]
 MINE = "My brother's two dogs."
@@ -102,16 +102,17 @@ def test_a_caption_that_a_person_took_out_is_kept_and_counts_as_finished(
 def test_captions_by_models_are_not_by_a_person(folder: Path, options: list[str]) -> None:
     assert main(["caption", "--demo", "--n-best", "5", "--json", "o.json", *options]) == 0
     (record,) = json.loads(Path("o.json").read_text())
-    assert not is_by_person(record)
-    assert is_by_person(record | {"caption": f"{record['caption']}."})
+    assert not record_of(record).is_by_person
+    assert record_of(record | {"caption": f"{record['caption']}."}).is_by_person
     record["alternatives"][-1]["caption"] += " too"
-    assert not is_by_person(record)  # Its caption is the model's.
+    assert not record_of(record).is_by_person  # Its caption is the model's.
 
 
 @given(some.lists(some.sampled_from(["a", "'s", "n't", "man", "\u00e9t\u00e9", "l'eau", "-"])))
 def test_no_sentence_of_words_is_by_a_person(words: list[str]) -> None:
-    assert not is_by_person({"caption": sentence(words), "words": words})
-    assert not is_by_person({"caption": " ".join(words), "words": words})
+    for caption_ in (sentence(words), " ".join(words)):
+        record = {"image": "a.png", "caption": caption_, "words": words}
+        assert not record_of(record).is_by_person
 
 
 def test_captions_of_one_origin_alone_are_in_a_table(folder: Path, capsys: Output) -> None:
@@ -260,9 +261,11 @@ def test_a_photo_changed_while_it_is_captioned_has_no_caption(
 def test_a_run_killed_before_its_first_record_resumes(folder: Path) -> None:
     photos = {"photos/a.png": "photos/a.png"}
     options = OutputOptions(jsonl="o.jsonl", overlay="maps/", resume=True)
-    Outputs(options, photos)
+    with opened_outputs(options, photos):
+        pass
     save_photo(Path("maps/a.png"))
-    assert set(Outputs(options, photos).remaining) == set(photos)
+    with opened_outputs(options, photos) as outputs:
+        assert outputs.remaining == photos
     assert caption("--overlay", "maps/") == 0
 
 
@@ -277,7 +280,7 @@ from captioner.files import atomic_path
 from captioner.outcomes import Failed
 
 with opened_outputs(OutputOptions(**{options}), {{}}) as outputs:
-    outputs.add(outputs.draw(Failed("a.png", "it is bad")))
+    [*outputs.write([Failed("a.png", "it is bad")])]
     opened = [atomic_path(table) for table in {tables}]
     for path in opened:
         path.__enter__()
@@ -285,7 +288,7 @@ with opened_outputs(OutputOptions(**{options}), {{}}) as outputs:
 """
     killed = subprocess.run([sys.executable, "-c", script])
     assert killed.returncode == -signal.SIGKILL
-    assert len([*folder.glob(".captioner-*")]) == 6
+    assert len([*folder.glob(".captioner-*")]) == 5
     other = folder / ".captioner-0123.csv"  # Of another file.
     other.touch()
     command = [f"--{option}={table}" for option, table in options.items() if option != "resume"]
@@ -295,11 +298,10 @@ with opened_outputs(OutputOptions(**{options}), {{}}) as outputs:
 
 @pytest.mark.parametrize("seconds", [1.73e12, 2.0**62, -1e15])
 def test_a_photo_is_of_any_time(seconds: float) -> None:
-    assert file_state(None) == {}
-    status = SimpleNamespace(st_size=3, st_mtime=seconds)
-    assert file_state(status) == {"bytes": 3, "modified": f"@{seconds}"}
+    assert file_state(None) is None
+    assert file_state(SimpleNamespace(st_size=3, st_mtime=seconds)) == (3, f"@{seconds}")
     early = file_state(SimpleNamespace(st_size=3, st_mtime=-1.5))
-    assert early["modified"] == "1969-12-31T23:59:58.500000+00:00"
+    assert early == (3, "1969-12-31T23:59:58.500000+00:00")
 
 
 def test_the_last_line_counts_and_parquet_has_lists(folder: Path, capsys: Output) -> None:
