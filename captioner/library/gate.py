@@ -142,11 +142,15 @@ class Library:
         done, found, places = Written(), None, self.files(photo)
         try:
             self._tidy(Path(photo))
-            found = self._found(Path(photo)) if places.keys() & {"xmp", "embed"} else None
+            found = self._found(Path(photo))
         except UserError as error:  # The unreadable part may be a person's words.
             done.problems.append(str(error))
             places = {option: path for option, path in places.items() if option == "text"}
-        is_alone = self._keeps_words(found, words, done) if found else False
+        if found and found.inside.problem:
+            done.problems.append(found.inside.problem)
+            return done
+        has_xmp = places.keys() & {"xmp", "embed"}
+        is_alone = self._keeps_words(found, words, done) if found and has_xmp else False
         written: dict[str, str] = {}
         for option, path in places.items():
             is_nothing = is_alone and not (words.keywords or os.path.lexists(path))
@@ -239,14 +243,16 @@ class Library:
     def _keeps_words(self, found: _Found, words: Words, done: Written) -> bool:
         """Whether a photo gets keywords alone: a person describes it, or may do so unseen."""
         others = ("person",) if words.by_person else ("person", "table")
-        described = (each for each in found.descriptions() if each.by in others)
-        text = next((each.text for each in described if not self._overwrite), words.caption)
-        if text != words.caption and words.caption:
-            done.kept = text
-            done.notes.append(f"{found.photo} keeps its words {text!r}; {_OPTION} replaces them")
-        elif unseen := found.inside.unseen:
+        described = [each.text for each in found.descriptions() if each.by in others]
+        kept = described[0] if described and words.caption and not self._overwrite else ""
+        unseen = found.inside.unseen
+        if kept not in ("", words.caption):
+            done.kept = kept
+            advice = f"{_OPTION} replaces it"
+            done.notes.append(f"{found.photo} keeps its description {kept!r}; {advice}")
+        elif unseen:
             done.notes.append(f"{found.photo} gets keywords alone: words in {unseen} need exiftool")
-        return bool(done.kept or found.inside.unseen or not words.caption)
+        return bool(done.kept or unseen or not words.caption)
 
     def _write_xmp(
         self, path: Path, found: _Found, words: Words, is_alone: bool, done: Written

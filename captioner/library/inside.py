@@ -38,6 +38,7 @@ class Inside:
     packets: of XMP. texts: descriptions elsewhere, but by cameras; the first counts most.
     iptc: by name. takes_iptc: whether captioner writes IPTC into its format.
     unseen: the format if it holds words that need exiftool, which is not there, else "".
+    problem: why the file cannot be read, "" if it can.
     """
 
     packets: Sequence[bytes] = ()
@@ -45,17 +46,16 @@ class Inside:
     iptc: Mapping[str, Sequence[str]] = field(default_factory=dict)
     takes_iptc: bool = False
     unseen: str = ""
+    problem: str = ""
 
 
 def read_inside(photo: Path, exiftool: Exiftool) -> Inside:
-    """Read the words in a photo. Raises `UserError` for a file that is no photo, but raw."""
-    is_raw = photo.suffix.lower() in RAW_SUFFIXES
+    """Read the words in a photo."""
     try:
         return _by_exiftool(photo, exiftool) if has_exiftool() else _by_pillow(photo)
-    except UserError:
-        if is_raw:  # Nothing is written into it.
-            return Inside()
-        raise
+    except UserError as error:
+        is_raw = photo.suffix.lower() in RAW_SUFFIXES  # Nothing is written into it.
+        return Inside(problem="" if is_raw else str(error))
 
 
 def _by_exiftool(photo: Path, exiftool: Exiftool) -> Inside:

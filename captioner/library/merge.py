@@ -75,10 +75,8 @@ def descriptions(packet: Packet) -> list[str]:
     """All that describes the photo, but by cameras; the text for all languages stands first."""
     found: list[str] = []
     for name in DESCRIBING:
-        entries = sorted(
-            packet.properties.get(name, ()), key=lambda entry: not is_default(entry[0])
-        )
-        found += by_people([text for _, text in entries], is_exif=name in _EXIF_COPIES)
+        entries = packet.properties.get(name, ())
+        found += _by_people(name, sorted(entries, key=lambda entry: not is_default(entry[0])))
     return [*dict.fromkeys(found)]
 
 
