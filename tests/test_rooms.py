@@ -23,8 +23,9 @@ EDGES = {
     "caption": "text vision decoding render models backends",
     "translate": "text decoding render models backends caption",
     "loading": "backends caption translate",
-    "data": "text vision",
-    "outputs": "text vision render caption data",
+    "library": "",
+    "data": "text vision library",
+    "outputs": "text vision render caption library data",
     "training": "",
     "evaluation": "text vision decoding render caption translate data",
     "runs": "attention text vision decoding render models backends caption translate loading data "

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from captioner.data.example import SPLIT_OF, Collector, Problems, SourcePhoto, Splits
-from captioner.data.sidecars import Spellings, photo_descriptions, spellings
 from captioner.errors import UserError, counted
 from captioner.files import Json, JsonObject, existing_path, parse_json, read_text
+from captioner.library import Description, Library
 from captioner.tables import cell_text
 from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, local_path, photo_files
 from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
@@ -30,6 +30,7 @@ _TEXTS = (".txt", ".caption")  # Beside photo.jpg: photo.txt, photo.jpg.txt and 
 
 # The tables in a folder of photos, as the ImageFolder of Hugging Face's datasets has them.
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
+_KINDS = {"sidecar": "with an XMP sidecar", "photo": "described inside"}
 BY_CAPTIONER = {"log_probability", "model"}
 """Columns of captioner's own captions."""
 
@@ -109,26 +110,26 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
     """The lines of the text beside each photo (see `_TEXTS`), in the folder or below it.
 
     A photo without a text has its rows of a table of `_METADATA`, in its folder or above, or else
-    one of its `photo_descriptions`; what captioner wrote counts if `problems.by_captioner` says so.
+    a description in or beside it; what captioner wrote counts if `problems.by_captioner` says so.
     Folders named by splits are these splits if all photos with captions lie in them.
     """
     photos = photo_files([folder], note=problems.notes.append, taken=PHOTO_SUFFIXES)
     found, left_out = _rows_of_tables(photos, folder, problems)
-    names = cache(spellings)
     labels: list[Path] = []
     counts: Counter[str] = Counter()
-    for photo in photos:
-        image = photo.relative_to(folder).as_posix()
-        texts = _texts_beside(photo)
-        labels += [text for text, lines in texts.items() if not lines]
-        if text := next(filter(texts.get, texts), None):
-            found[image] = "with a text beside them", [TableRow(f"{text}", image, texts[text])]
-        elif image not in found:
-            kind, description, is_own = _description(photo, names, problems)
-            left_out += is_own
-            if description and not is_own:
-                found[image] = kind, [TableRow(f"{photo}", image, [description])]
-        counts[found[image][0] if image in found else "without"] += 1
+    with Library() as library:
+        for photo in photos:
+            image = photo.relative_to(folder).as_posix()
+            texts = _texts_beside(photo)
+            labels += [text for text, lines in texts.items() if not lines]
+            if text := next(filter(texts.get, texts), None):
+                found[image] = "with a text beside them", [TableRow(f"{text}", image, texts[text])]
+            elif image not in found:
+                kind, description, is_own = _description(photo, library, problems)
+                left_out += is_own
+                if description and not is_own:
+                    found[image] = kind, [TableRow(f"{photo}", image, [description])]
+            counts[found[image][0] if image in found else "without"] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}"
     if left_out:
@@ -171,14 +172,17 @@ def _rows_of_tables(photos: Sequence[Path], folder: Path, problems: Problems) ->
     return found, left_out
 
 
-def _description(photo: Path, names: Spellings, problems: Problems) -> tuple[str, str, bool]:
-    """The first of `photo_descriptions` that counts, else captioner's, whose last value is True."""
-    described: list[tuple[str, str, bool]] = []
+def _description(photo: Path, library: Library, problems: Problems) -> tuple[str, str, bool]:
+    """The first description that counts, else captioner's, whose last value is True."""
+    described: Sequence[Description] = ()
     try:
-        described += photo_descriptions(photo, names)
+        described = library.said(str(photo)).descriptions
     except UserError as error:
         problems.add("unreadable description", str(error))
-    usable = ((kind, text, own and not problems.by_captioner) for kind, text, own in described)
+    usable = (
+        (_KINDS[each.place], each.text, each.by == "captioner" and not problems.by_captioner)
+        for each in described
+    )
     return min(usable, key=itemgetter(2), default=("", "", False))
 
 

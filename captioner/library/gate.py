@@ -1,7 +1,7 @@
 """The gate: reads, writes and takes out words about photos, one photo after the other."""
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,47 +16,44 @@ from captioner.library import embedding, merge, texts
 from captioner.library.beside import ENDINGS, Beside
 from captioner.library.exiftool import Exiftool
 from captioner.library.following import follow
-from captioner.library.inside import IPTC_KEYWORDS, Inside, read_inside
-from captioner.library.words import Description, Place, Places, Said, Undone, Words, Writer, Written
-from captioner.library.xmp import DESCRIBING, EXTENSION, SUBJECT, Packet
+from captioner.library.inside import Inside, read_inside
+from captioner.library.merge import OPTION
+from captioner.library.words import Description, Places, Said, Undone, Words, Writer, Written
+from captioner.library.xmp import EXTENSION, NAMESPACES, Packet
 
-_OPTION = "--overwrite-descriptions"
+_MARK = NAMESPACES["captioner"].encode()
 SHARED = "the file beside it would be of another photo, too, and was not written"
 """A problem of each such photo; `Library.notes` names them once."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What is in and beside a photo, parsed."""
+    """What is in and beside a photo, parsed. packets: in the photo, a new one if there is none."""
 
     photo: Path
     sidecars: Mapping[Path, Packet]
-    inside: Inside
     packets: Sequence[Packet]
+    inside: Inside
 
-    def descriptions(self) -> Iterator[Description]:
-        """The descriptions, and who wrote each."""
-        packets_of: Mapping[Place, Collection[Packet]] = {
-            "sidecar": self.sidecars.values(),
-            "photo": self.packets,
-        }
-        for place, packets in packets_of.items():
-            writers: dict[str, Writer] = {}
-            for packet in packets:
-                writer: Writer = "table" if merge.is_by_person(packet) else "captioner"
-                forms = map(embedding.caption_forms, merge.own_texts(packet))
-                writers |= dict.fromkeys(chain.from_iterable(forms), writer)
-            others = self.inside.texts if place == "photo" else ()
-            for text in dict.fromkeys(chain(*map(merge.descriptions, packets), others)):
-                yield Description(text, place, writers.get(text, "person"))
+    def descriptions(self) -> list[Description]:
+        """The descriptions, and who wrote each; the first counts most."""
+        beside, inside = dict[str, Writer](), dict[str, Writer]()
+        for packet in self.sidecars.values():
+            beside |= merge.described(packet)
+        for packet in self.packets:
+            inside |= merge.described(packet)
+        for text in self.inside.texts:
+            inside.setdefault(text, "person")
+        found = [Description(text, "sidecar", writer) for text, writer in beside.items()]
+        return found + [Description(text, "photo", writer) for text, writer in inside.items()]
 
     def packet_of(self, path: Path) -> Packet:
-        """The packet of a sidecar, or of the photo; a new one where there is none."""
+        """The packet of a sidecar, new if there is none, or that of the photo."""
         if path != self.photo:
             return self.sidecars.get(path) or Packet(None, f"{path}")
         if len(self.packets) > 1:
             raise UserError(f"{path} has XMP in several parts; --xmp writes beside it")
-        return next(iter(self.packets), None) or Packet(None, f"the XMP of {path}")
+        return self.packets[0]
 
 
 class Library:
@@ -107,10 +104,10 @@ class Library:
     def said(self, photo: str) -> Said:
         """The words in and beside a photo. Raises `UserError` if a part cannot be read."""
         found = self._found(Path(photo))
-        packets = [*found.sidecars.values()]
-        keywords = chain.from_iterable(map(merge.own_keywords, [*packets, *found.packets]))
-        has_person = any(map(merge.has_person, packets))
-        return Said([*found.descriptions()], [*dict.fromkeys(keywords)], has_person)
+        sidecars = found.sidecars.values()
+        keywords = chain.from_iterable(map(merge.own_keywords, [*sidecars, *found.packets]))
+        has_person = any(map(merge.has_person, sidecars))
+        return Said(found.descriptions(), [*dict.fromkeys(keywords)], has_person)
 
     def files(self, photo: str) -> Mapping[str, str]:
         """Where its words go, by option: `xmp`, `text`, `embed` (the photo itself)."""
@@ -142,11 +139,15 @@ class Library:
         done, found, places = Written(), None, self.files(photo)
         try:
             self._tidy(Path(photo))
-            found = self._found(Path(photo)) if places.keys() & {"xmp", "embed"} else None
+            found = self._found(Path(photo))
         except UserError as error:  # The unreadable part may be a person's words.
             done.problems.append(str(error))
             places = {option: path for option, path in places.items() if option == "text"}
-        is_alone = self._keeps_words(found, words, done) if found else False
+        if found and found.inside.problem:
+            done.problems.append(found.inside.problem)
+            return done
+        has_xmp = places.keys() & {"xmp", "embed"}
+        is_alone = self._keeps_words(found, words, done) if found and has_xmp else False
         written: dict[str, str] = {}
         for option, path in places.items():
             is_nothing = is_alone and not (words.keywords or os.path.lexists(path))
@@ -233,53 +234,58 @@ class Library:
         sidecars = {path: _packet(path) for path in paths}
         with files.refuse_os_errors(f"cannot read {photo}"):
             inside = read_inside(photo, self._exiftool)
-        packets = [Packet(content, f"the XMP of {photo}") for content in inside.packets]
-        return _Found(photo, sidecars, inside, packets)
+        name = f"the XMP of {photo}"
+        packets = [Packet(content, name) for content in inside.packets] or [Packet(None, name)]
+        packets[0].properties |= inside.iptc
+        return _Found(photo, sidecars, packets, inside)
 
     def _keeps_words(self, found: _Found, words: Words, done: Written) -> bool:
         """Whether a photo gets keywords alone: a person describes it, or may do so unseen."""
         others = ("person",) if words.by_person else ("person", "table")
-        described = (each for each in found.descriptions() if each.by in others)
-        text = next((each.text for each in described if not self._overwrite), words.caption)
-        if text != words.caption and words.caption:
-            done.kept = text
-            done.notes.append(f"{found.photo} keeps its words {text!r}; {_OPTION} replaces them")
-        elif unseen := found.inside.unseen:
+        described = [each.text for each in found.descriptions() if each.by in others]
+        kept = described[0] if described and words.caption and not self._overwrite else ""
+        unseen = found.inside.unseen
+        if kept not in ("", words.caption):
+            done.kept = kept
+            advice = f"{OPTION} replaces it"
+            done.notes.append(f"{found.photo} keeps its description {kept!r}; {advice}")
+        elif unseen:
             done.notes.append(f"{found.photo} gets keywords alone: words in {unseen} need exiftool")
-        return bool(done.kept or found.inside.unseen or not words.caption)
+        return bool(done.kept or unseen or not words.caption)
 
     def _write_xmp(
         self, path: Path, found: _Found, words: Words, is_alone: bool, done: Written
     ) -> None:
         """Write into a sidecar, or into the photo."""
-        packet, is_embedded = found.packet_of(path), path == found.photo
-        inside = found.inside if is_embedded else Inside()
-        others = inside.iptc.get(IPTC_KEYWORDS, ()) if inside.takes_iptc else ()
-        merged = merge.merged(packet, words, self._overwrite, is_alone, others)
-        new = dict(merged.properties)
+        packet = found.packet_of(path)
+        merged = merge.merged(packet, words, self._overwrite, is_alone)
         suffix = self._beside.raw_suffix(path)[1:].upper()
-        if packet.is_new and suffix and not is_embedded:
-            new[EXTENSION] = [("", suffix)]
-        iptc, before, is_cut = embedding.merged_iptc(inside, packet, words, merged, self._overwrite)
-        copies = new.get(merge.IPTC_BEFORE, ())
-        new[merge.IPTC_BEFORE] = [*copies, ("", before)] if before else copies
-        content = packet.replaced(new)
-        if is_cut:
-            done.notes.append(f"{path}: IPTC has room for the beginning alone; XMP has the whole")
-        if merged.is_taken_out and not is_alone:
-            done.notes.append(f"{path}: a person took its caption out; {_OPTION} writes it again")
-        for name in sorted(packet.odd & {SUBJECT, *DESCRIBING}):
-            done.notes.append(f"{path}: {name} is neither a text nor a list, and was left alone")
+        if packet.is_new and suffix and path != found.photo:
+            merged.properties[EXTENSION] = [("", suffix)]
+        done.notes += [f"{path}: {note}" for note in merged.notes]
+        if self._apply(path, packet, merged):
+            copy = f"captioner:before in {path}"
+            self._announce(path, merged.words, [*dict.fromkeys(merged.replaced)], copy, done)
+
+    def _apply(self, path: Path, packet: Packet, merged: merge.Merged) -> bool:
+        """Write the values of a packet into a sidecar or photo; returns whether it changes.
+
+        A sidecar that captioner made goes if it is left empty.
+        """
+        content = packet.replaced(merged.properties)
+        iptc = embedding.iptc_changes(packet.properties, merged.properties)
         if content == packet.content and not iptc:
-            return
-        if is_embedded:
-            embedding.embed(path, content, iptc, self._exiftool, self._is_dry)
-        else:
+            return False
+        is_made = packet.is_new or merge.MADE in packet.properties
+        is_gone = is_made and Packet(content, packet.name).is_empty
+        if path.suffix.lower() != ".xmp":
+            left = None if is_gone else content
+            embedding.embed(path, left, iptc, self._exiftool, self._is_dry)
+        elif not is_gone:
             self._replace(path, content)
-        replaced = [text for text in (*merged.replaced, before) if text not in ("", words.caption)]
-        caption = [words.caption] if merged.is_described else []
-        copy = f"captioner:before in {path}"
-        self._announce(path, [*caption, *merged.keywords], [*dict.fromkeys(replaced)], copy, done)
+        elif not self._is_dry:
+            path.unlink()
+        return True
 
     def _write_text(
         self, path: Path, photo: Path, words: Words, own_texts: Sequence[str], done: Written
@@ -291,7 +297,7 @@ class Library:
         replaced, copy = [], ""
         if not is_own and not texts.is_own(old, line, self._own_captions(photo, "captioner")):
             if not self._overwrite:
-                done.notes.append(f"{path} holds another text; {_OPTION} replaces it")
+                done.notes.append(f"{path} holds another text; {OPTION} replaces it")
                 done.kept = old
                 return
             replaced, copy = [old], os.fspath(texts.copies(path)[1])
@@ -302,7 +308,7 @@ class Library:
     def _own_captions(self, photo: Path, *writers: Writer) -> Sequence[str]:
         """The captions that XMP says captioner wrote."""
         with suppress(UserError):
-            return [each.text for each in self._found(photo).descriptions() if each.by in writers]
+            return self.said(str(photo)).by(*writers)
         return ()
 
     def _undo_text(self, path: Path, photo: Path, words: Words | None) -> list[str]:
@@ -327,24 +333,16 @@ class Library:
 
     def _undo_xmp(self, path: Path, is_embedded: bool) -> list[str]:
         """Take captioner's words out of a photo, or of a sidecar, which goes if that made it."""
-        if not is_embedded and not merge.is_marked(files.read_bytes(path)):
+        if not is_embedded and _MARK not in files.read_bytes(path):
             return []
-        found = self._found(path) if is_embedded else _Found(path, {}, Inside(), [_packet(path)])
-        packet = found.packet_of(path)
+        found = self._found(path) if is_embedded else None
+        packets = found.packets if found else [_packet(path)]
+        if not any(name.startswith("captioner:") for each in packets for name in each.properties):
+            return []
+        packet = found.packet_of(path) if found else packets[0]
         done = merge.undone(packet)
-        content = packet.replaced(done.properties)
-        if content == packet.content:
-            return []
-        is_gone = merge.MADE in packet.properties and Packet(content, packet.name).is_empty
-        if is_embedded:
-            iptc = embedding.undone_iptc(found.inside, packet)
-            left = None if is_gone else content
-            embedding.embed(path, left, iptc, self._exiftool, self._is_dry)
-        elif not is_gone:
-            self._replace(path, content)
-        elif not self._is_dry:
-            path.unlink()
-        return [*done.replaced, *done.keywords]
+        self._apply(path, packet, done)
+        return [*dict.fromkeys(done.words)]
 
     def _replace(self, path: Path, content: bytes) -> bool:
         """Write a file unless it is so; in a dry run, check that it can be. Whether it changes."""
@@ -367,7 +365,7 @@ class Library:
         done.notes += [_would("get", path, written)] if self._is_dry else []
         if replaced:
             gone = ", ".join(map(repr, replaced))
-            done.notes.append(f"{path}: {_OPTION} replaces {gone}; a copy: {copy}")
+            done.notes.append(f"{path}: {OPTION} replaces {gone}; a copy: {copy}")
 
 
 def _packet(path: Path) -> Packet:

@@ -1,6 +1,7 @@
 """Reads the words in a photo: by exiftool where it is there, else by Pillow."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,25 +11,21 @@ from pathlib import Path
 from PIL import ExifTags, Image
 from PIL.IptcImagePlugin import getiptcinfo
 
-from captioner.errors import CONTROLS, UserError, reason_of
+from captioner.errors import UserError, reason_of
 from captioner.files import RAW_SUFFIXES, Json, read_bytes
 from captioner.library.cameras import by_people
 from captioner.library.exiftool import Exiftool, has_exiftool
+from captioner.library.merge import IPTC_CAPTION, IPTC_KEYWORDS
+from captioner.library.xmp import Properties
 
-IPTC_CAPTION, IPTC_KEYWORDS = "Caption-Abstract", "Keywords"
 _WITH_IPTC = ("JPEG", "MPO", "TIFF")
-_EXIF_OF_PILLOW = {
-    ExifTags.Base.Make: "Make",
-    ExifTags.Base.ImageDescription: "ImageDescription",
-    ExifTags.Base.XPComment: "XPComment",
-}
-_EXIF_TAGS = ("UserComment", *_EXIF_OF_PILLOW.values())
-_TAGS = ("XMP", "IPTC:all", *(f"EXIF:{name}" for name in _EXIF_TAGS))
-_TAGS += ("PNG:Description", "Comment", "FileType", "MIMEType")
+_TEXTS = ("EXIF:ImageDescription", "EXIF:XPComment", "EXIF:UserComment", "PNG:Description")
+_TAGS = (*_TEXTS, "Comment", "EXIF:Make", "XMP", "IPTC:all", "FileType", "MIMEType")
+_DATA = re.compile("[\0-\x08]|^base64:")
+_BY_CAMERAS = (_TEXTS[0], _TEXTS[2], "Comment")  # Places that cameras write into, too.
 
-# Content of which Pillow does not see the words, by format.
+# Bytes of a file of which Pillow does not see the words, by format.
 _UNSEEN = {"GIF": b"XMP DataXMP", "PNG": b"Raw profile type ", "JPEG2000": b"uuid"}
-_CHARACTER_SETS = {b"UNICODE\0": "utf-16", b"JIS\0\0\0\0\0": "iso2022_jp"}  # In a UserComment.
 
 
 @dataclass(frozen=True)
@@ -36,117 +33,104 @@ class Inside:
     """The words in a photo.
 
     packets: of XMP. texts: descriptions elsewhere, but by cameras; the first counts most.
-    iptc: by name. takes_iptc: whether captioner writes IPTC into its format.
+    iptc: of a format into which captioner writes IPTC.
     unseen: the format if it holds words that need exiftool, which is not there, else "".
+    problem: why the file cannot be read, "" if it can.
     """
 
     packets: Sequence[bytes] = ()
     texts: Sequence[str] = ()
-    iptc: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    takes_iptc: bool = False
+    iptc: Properties = field(default_factory=dict)
     unseen: str = ""
+    problem: str = ""
 
 
 def read_inside(photo: Path, exiftool: Exiftool) -> Inside:
-    """Read the words in a photo. Raises `UserError` for a file that is no photo, but raw."""
-    is_raw = photo.suffix.lower() in RAW_SUFFIXES
+    """Read the words in a photo."""
     try:
-        return _by_exiftool(photo, exiftool) if has_exiftool() else _by_pillow(photo)
-    except UserError:
-        if is_raw:  # Nothing is written into it.
-            return Inside()
-        raise
+        values = _by_exiftool(photo, exiftool) if has_exiftool() else _by_pillow(photo)
+    except UserError as error:
+        is_raw = photo.suffix.lower() in RAW_SUFFIXES  # Nothing is written into it.
+        return Inside(problem="" if is_raw else str(error))
+    described: list[str] = []
+    iptc = {f"iptc:{name[5:]}": values[name] for name in values if name.startswith("IPTC:")}
+    if values["File:FileType"][0] not in _WITH_IPTC:
+        described += by_people(iptc.pop(IPTC_CAPTION, ()))
+        iptc = {}
+    else:
+        iptc = {IPTC_CAPTION: [], IPTC_KEYWORDS: []} | iptc
+    make = "".join(values.get("EXIF:Make", ())[:1])
+    for name in (*_TEXTS, "Comment"):
+        texts = [text.strip("\0 \r\n\t") for text in values.get(name, ())]
+        texts = [text for text in texts if not _DATA.search(text)]
+        of_make = make if name == _TEXTS[0] else ""
+        described += by_people(texts, is_exif=name in _BY_CAMERAS, make=of_make)
+    return Inside(
+        [text.encode(errors="surrogateescape") for text in values.get("XMP:XMP", ())],
+        [*dict.fromkeys(described)],
+        {name: [("", text) for text in iptc[name]] for name in iptc},
+        unseen="".join(values.get("unseen", ())),
+    )
 
 
-def _by_exiftool(photo: Path, exiftool: Exiftool) -> Inside:
+def _by_exiftool(photo: Path, exiftool: Exiftool) -> Mapping[str, list[str]]:
+    """The values of `_TAGS`, by group and name."""
     tags = (f"-{tag}" for tag in _TAGS)
     answer = exiftool.run(photo, "-json", "-G0:4", "-a", "-b", *tags)
     found: dict[str, Json] = {}
     with suppress(ValueError):
         (found,) = json.loads(answer, parse_int=str, parse_float=str)
-    if not str(found.get("File:MIMEType", "")).startswith("image/"):
-        raise UserError(f"{photo} is not a photo that can be read")
     values: dict[str, list[str]] = {}
     for name, value in found.items():  # Such as "EXIF:Copy1:UserComment".
-        key = f"{name.split(':')[0]}:{name.split(':')[-1]}"
-        values.setdefault(key, []).extend(map(str, value if isinstance(value, list) else [value]))
-    exif = {name: values[f"EXIF:{name}"][0] for name in _EXIF_TAGS if f"EXIF:{name}" in values}
-    comments = [text for name in values if name.endswith(":Comment") for text in values[name]]
-    iptc = {name.partition(":")[2]: texts for name, texts in values.items() if name[:5] == "IPTC:"}
-    packets = [text.encode(errors="surrogateescape") for text in values.get("XMP:XMP", [])]
-    return Inside(
-        [*filter(None, packets)],
-        _texts(exif, iptc, values.get("PNG:Description", []), comments),
-        iptc,
-        takes_iptc=found["File:FileType"] in _WITH_IPTC,
-    )
+        group, tag = name.split(":")[0], name.split(":")[-1]
+        texts = map(str, value if isinstance(value, list) else [value])
+        values.setdefault("Comment" if tag == "Comment" else f"{group}:{tag}", []).extend(texts)
+    if not values.get("File:MIMEType", [""])[0].startswith("image/"):
+        raise UserError(f"{photo} is not a photo that can be read")
+    return values
 
 
-def _by_pillow(photo: Path) -> Inside:
+def _by_pillow(photo: Path) -> Mapping[str, list[str]]:
+    """The same, of what Pillow sees."""
     with suppress(ImportError):
         from pillow_heif import register_heif_opener
 
         register_heif_opener()
+    content = read_bytes(photo)
     try:
-        content = read_bytes(photo)
         with Image.open(BytesIO(content)) as image:
             if image.format == "PNG":
                 image.load()  # Its texts may stand behind the pixels.
-            exif = image.getexif()
-            iptc = getiptcinfo(image) or {}
-    except UserError:
-        raise
+            exif, iptc = image.getexif(), getiptcinfo(image) or {}
+            comment = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment, b"")
     except Exception as error:  # Pillow's plugins raise many types.
         reason = reason_of(error)
         raise UserError(f"{photo} is not a photo that can be read ({reason})") from None
-    described = {name: exif[tag] for tag, name in _EXIF_OF_PILLOW.items() if tag in exif}
-    described["UserComment"] = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment, b"")
-    named = {IPTC_CAPTION: iptc.get((2, 120), []), IPTC_KEYWORDS: iptc.get((2, 25), [])}
-    lists = {name: each if isinstance(each, list) else [each] for name, each in named.items()}
-    info = image.info
-    is_unseen = _UNSEEN.get(image.format or "", b"\0captioner") in content
-    return Inside(
-        [each if isinstance(each, bytes) else each.encode() for each in [info.get("xmp")] if each],
-        _texts(
-            {name: _decoded(value, name) for name, value in described.items()},
-            {name: [*map(_decoded, each)] for name, each in lists.items() if each},
-            [info["Description"]] if "Description" in info else [],
-            [_decoded(info[name]) for name in ("comment", "Comment") if name in info],
-        ),
-        {name: [*map(_decoded, each)] for name, each in lists.items() if each},
-        unseen=f"{image.format}" if is_unseen else "",
-    )
+    kind, info = f"{image.format}", image.info
+    comment = comment if isinstance(comment, bytes) else f"{comment}".encode()
+    encoding = "utf-16" if comment[:8] == b"UNICODE\0" else "utf-8"
+    if encoding == "utf-16" and comment[8::2].count(0) > comment[9::2].count(0):
+        encoding = "utf-16-be"  # The byte that is 0 in Latin letters tells the order.
+    found = {
+        "XMP:XMP": info.get("xmp"),
+        "EXIF:Make": exif.get(ExifTags.Base.Make),
+        "EXIF:ImageDescription": exif.get(ExifTags.Base.ImageDescription),
+        "EXIF:XPComment": _decoded(exif.get(ExifTags.Base.XPComment, b""), "utf-16-le"),
+        "EXIF:UserComment": _decoded(comment[8:], encoding),
+        "PNG:Description": info.get("Description"),
+        "Comment": info.get("comment", info.get("Comment")),
+        "IPTC:Caption-Abstract": iptc.get((2, 120)),
+        "IPTC:Keywords": iptc.get((2, 25)),
+        "File:FileType": kind,
+        "unseen": kind if kind in _UNSEEN and _UNSEEN[kind] in content else None,
+    }
+    lists = {name: each if isinstance(each, list) else [each] for name, each in found.items()}
+    return {name: [*map(_decoded, filter(None, each))] for name, each in lists.items()}
 
 
-def _texts(
-    exif: Mapping[str, str],
-    iptc: Mapping[str, Sequence[str]],
-    descriptions: Sequence[str],
-    comments: Sequence[str],
-) -> Sequence[str]:
-    """The descriptions outside XMP, but by cameras; the first counts most."""
-    make = exif.get("Make", "")
-    user_comment = exif.get("UserComment", "")
-    is_data = bool(CONTROLS.search(user_comment)) or user_comment.startswith("base64:")
-    found = by_people(["\n".join(iptc.get(IPTC_CAPTION, ()))])
-    found += by_people([exif.get("ImageDescription", "").strip()], is_exif=True, make=make)
-    found += by_people([exif.get("XPComment", "").strip("\0 ")])
-    found += by_people([] if is_data else [user_comment.strip("\0 ")], is_exif=True)
-    found += by_people(descriptions) + by_people(comments, is_exif=True)
-    return [*dict.fromkeys(found)]
-
-
-def _decoded(content: bytes | str | tuple[int, ...], name: str = "") -> str:
-    """A text as Pillow gives it: UTF-8, or else Latin-1; a comment behind its character set."""
-    if isinstance(content, tuple):
-        content = bytes(content)
-    raw = content.encode("latin-1", "replace") if isinstance(content, str) else content
-    encoding = {"XPComment": "utf-16-le"}.get(name, "utf-8")
-    if name == "UserComment":
-        encoding, raw = _CHARACTER_SETS.get(raw[:8], "utf-8"), raw[8:]
-    if encoding == "utf-16" and raw[:2] not in (b"\xff\xfe", b"\xfe\xff"):
-        # Without a mark: the byte that is 0 in Latin letters tells the order.
-        encoding = "utf-16-be" if raw[::2].count(0) > raw[1::2].count(0) else "utf-16-le"
-    with suppress(UnicodeDecodeError):
-        return raw.decode(encoding).strip("\0 \r\n\t")
-    return raw.decode("latin-1").strip("\0 \r\n\t")
+def _decoded(content: bytes | str | tuple[int, ...], encoding: str = "utf-8") -> str:
+    """A text in an encoding, or else in Latin-1, as which Pillow decodes."""
+    with suppress(UnicodeError):
+        raw = content.encode("latin-1") if isinstance(content, str) else bytes(content)
+        return raw.decode(encoding)
+    return content if isinstance(content, str) else bytes(content).decode("latin-1")

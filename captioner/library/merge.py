@@ -4,61 +4,55 @@
 knows that again; `captioner:before_*` are the words of people that it replaced.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from captioner.library.cameras import by_people
-from captioner.library.words import Words
+from captioner.library.words import Words, Writer
 from captioner.library.xmp import (
     ALT_TEXT,
-    DESCRIBING,
     EXIF_COPIES,
-    NAMESPACES,
     SUBJECT,
+    XMP_DESCRIBING,
     Entry,
     Packet,
     Properties,
 )
 
-_WRITTEN = ("dc:description", ALT_TEXT)
-_OWN, _OWN_SUBJECT = "captioner:description", "captioner:subject"
-_BEFORE = "captioner:before_"
-IPTC_BEFORE = f"{_BEFORE}Caption-Abstract"
+OPTION = "--overwrite-descriptions"
 MADE = "captioner:made"
 """Marks a packet that captioner made: only such a one is removed."""
 
+IPTC_CAPTION, IPTC_KEYWORDS = "iptc:Caption-Abstract", "iptc:Keywords"
+_LONGEST = {IPTC_CAPTION: 2000, IPTC_KEYWORDS: 64}  # Bytes (IPTC's IIM 4.2, 2:120 and 2:25).
+_WRITTEN = (XMP_DESCRIBING[0], ALT_TEXT, IPTC_CAPTION)
+_DESCRIBING = (*XMP_DESCRIBING, IPTC_CAPTION)
+_OWN, _OWN_SUBJECT, _BY = "captioner:description", "captioner:subject", "captioner:by"
 
-@dataclass(frozen=True)
+
+@dataclass
 class Merged:
     """The new values of a packet, and what merging did.
 
-    keywords: that are captioner's now. replaced: words of a person, of which the packet has a copy.
-        By an undo, both are captioner's words that it took out.
-    is_described: whether the caption stands there now.
-    is_taken_out: a person took captioner's description out: it is not written again.
+    words: that are captioner's now; by an undo, those that it took out. replaced: words of people,
+        of which the packet has a copy. notes: for people.
     """
 
-    properties: Properties
-    keywords: Sequence[str] = ()
-    replaced: Sequence[str] = ()
-    is_described: bool = False
-    is_taken_out: bool = False
+    properties: dict[str, Sequence[Entry]]
+    words: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
-def texts(properties: Properties, *names: str) -> list[str]:
-    """The texts of properties."""
-    return [text for name in names for _, text in properties.get(name, ())]
-
-
-def is_default(language: str) -> bool:
-    """Whether a text of this language tag is for all languages."""
-    return language.lower() in ("", "x-default")
-
-
-def own_texts(packet: Packet) -> list[str]:
-    """The descriptions that captioner wrote."""
-    return texts(packet.properties, _OWN)
+def described(packet: Packet) -> Mapping[str, Writer]:
+    """All that describes the photo, but by cameras, and who wrote it; the first counts most."""
+    own = _own_forms(packet.properties, _OWN, IPTC_CAPTION)
+    writer: Writer = "table" if packet.properties.get(_BY) else "captioner"
+    found: list[str] = []
+    for name in _DESCRIBING:
+        entries = packet.properties.get(name, ())
+        found += _by_people(name, sorted(entries, key=lambda entry: not _is_default(entry)))
+    return {text: writer if text in own else "person" for text in found}
 
 
 def own_keywords(packet: Packet) -> list[str]:
@@ -66,90 +60,63 @@ def own_keywords(packet: Packet) -> list[str]:
     return texts(packet.properties, _OWN_SUBJECT)
 
 
-def is_by_person(packet: Packet) -> bool:
-    """Whether captioner wrote a person's description, from a table."""
-    return bool(packet.properties.get("captioner:by"))
+def texts(properties: Properties, name: str) -> list[str]:
+    """The texts of a property."""
+    return [text for _, text in properties.get(name, ())]
 
 
-def descriptions(packet: Packet) -> list[str]:
-    """All that describes the photo, but by cameras; the text for all languages stands first."""
-    found: list[str] = []
-    for name in DESCRIBING:
-        entries = sorted(
-            packet.properties.get(name, ()), key=lambda entry: not is_default(entry[0])
-        )
-        found += by_people([text for _, text in entries], is_exif=name in _EXIF_COPIES)
-    return [*dict.fromkeys(found)]
-
-
-def merged(
-    packet: Packet,
-    words: Words,
-    overwrite: bool,
-    keywords_only: bool = False,
-    iptc_keywords: Collection[str] = (),
-) -> Merged:
+def merged(packet: Packet, words: Words, overwrite: bool, keywords_only: bool) -> Merged:
     """Set the caption as description and alt text for all languages, and the keywords.
 
     What captioner wrote and a person took out is not written again: keywords one by one, the
     description unless it overwrites.
 
     keywords_only: a person describes the photo, here or elsewhere: captioner's caption goes.
-    iptc_keywords: beside the packet in a photo.
     """
     old = packet.properties
-    if is_by_person(packet) and not (words.by_person or overwrite):
-        return Merged(old, own_keywords(packet))
-    new: dict[str, Sequence[Entry]] = dict(old)
-    own = own_texts(packet)
-    is_there = any(text for language, text in old.get(_WRITTEN[0], ()) if is_default(language))
-    is_taken_out = not overwrite and bool(own) and not is_there
-    replaced: list[str] = []
-    if not is_taken_out:
-        for name in ("captioner:confidence", "captioner:language"):
-            new.pop(name, None)
-        if keywords_only or _WRITTEN[0] in packet.odd:
-            keywords_only = True
-            _withdraw(new, own)
-        else:
-            replaced = _describe(new, words, own)
-    keywords = _set_keywords(new, words.keywords, iptc_keywords)
-    if SUBJECT in packet.odd:
-        keywords, new[_OWN_SUBJECT] = [], []
-    if packet.is_new and any(new.values()):
-        new[MADE] = [("", "sidecar")]
-    return Merged(new, keywords, replaced, not keywords_only and not is_taken_out, is_taken_out)
+    done = Merged(dict(old))
+    if old.get(_BY) and not (words.by_person or overwrite):
+        return done
+    for name in sorted(packet.odd & {SUBJECT, *XMP_DESCRIBING}):
+        done.notes.append(f"{name} is neither a text nor a list, and was left alone")
+    is_there = any(entry[1] for entry in old.get(_WRITTEN[0], ()) if _is_default(entry))
+    if old.get(_OWN) and not is_there and not overwrite:
+        if not keywords_only:
+            done.notes.append(f"a person took its caption out; {OPTION} writes it again")
+    elif keywords_only or _WRITTEN[0] in packet.odd:
+        _withdraw(done)
+    else:
+        _describe(done, words, overwrite)
+    _set_keywords(done, words.keywords, SUBJECT in packet.odd)
+    if packet.is_new and any(done.properties.values()):
+        done.properties[MADE] = [("", "sidecar")]
+    return done
 
 
 def undone(packet: Packet) -> Merged:
     """Take out what captioner wrote; the words that it replaced come back."""
-    old, own = packet.properties, {*own_texts(packet)}
-    new: dict[str, Sequence[Entry]] = {
-        name: entries for name, entries in old.items() if not name.startswith("captioner:")
-    }
-    taken_out: list[str] = []
-    for name in DESCRIBING:
+    old = packet.properties
+    done = Merged({name: old[name] for name in old if not name.startswith("captioner:")})
+    own = _own_forms(old, _OWN, IPTC_CAPTION)
+    for name in _DESCRIBING:
         kept, gone = _parted(old.get(name, ()), own)
         copies = {entry[0]: entry for entry in old.get(_copies_of(name), ())}
         there = {entry[0] for entry in kept}
         if gone or name not in _WRITTEN:
             kept += [entry for language, entry in copies.items() if language not in there]
-        new[name] = kept
-        taken_out += [text for _, text in gone]
-    kept, gone = _parted(old.get(SUBJECT, ()), own_keywords(packet))
-    new[SUBJECT] = kept
-    return Merged(new, [text for _, text in gone], [*dict.fromkeys(taken_out)])
-
-
-def is_marked(content: bytes) -> bool:
-    """Whether captioner wrote into a file."""
-    return NAMESPACES["captioner"].encode() in content.replace(b"\0", b"")
+        done.properties[name] = kept
+        done.words += gone
+    for name in (SUBJECT, IPTC_KEYWORDS):
+        own = _own_forms(old, _OWN_SUBJECT, IPTC_KEYWORDS)
+        done.properties[name], gone = _parted(old.get(name, ()), own)
+        done.words += gone
+    return done
 
 
 def has_person(packet: Packet) -> bool:
     """Whether a packet holds more than captioner's words: a person's, or another program's."""
     left = Packet(packet.replaced(undone(packet).properties), packet.name)
-    return is_by_person(packet) or not left.is_empty
+    return bool(packet.properties.get(_BY)) or not left.is_empty
 
 
 def is_own(packet: Packet) -> bool:
@@ -157,67 +124,97 @@ def is_own(packet: Packet) -> bool:
     return MADE in packet.properties and not has_person(packet)
 
 
+def _is_default(entry: Entry) -> bool:
+    """Whether a text is for all languages."""
+    return entry[0].lower() in ("", "x-default")
+
+
 def _by_people(name: str, entries: Sequence[Entry]) -> list[str]:
     return by_people([text for _, text in entries], is_exif=name in EXIF_COPIES)
 
 
 def _copies_of(name: str) -> str:
-    return f"{_BEFORE}{name.split(':')[1]}"
+    return f"captioner:before_{name.split(':')[1]}"
 
 
-def _parted(entries: Iterable[Entry], own: Collection[str]) -> tuple[list[Entry], list[Entry]]:
-    """The entries of others, and captioner's."""
-    kept, gone = list[Entry](), list[Entry]()
-    for entry in entries:
-        (gone if entry[1] in own else kept).append(entry)
-    return kept, gone
+def _cut(text: str, name: str) -> str:
+    """The beginning of a text that IPTC has room for; no letter is cut."""
+    return text.encode()[: _LONGEST.get(name)].decode(errors="ignore").rstrip()
 
 
-def _withdraw(new: dict[str, Sequence[Entry]], own: Sequence[str]) -> None:
+def _own_forms(properties: Properties, own_name: str, name: str) -> set[str]:
+    """Captioner's texts in all forms: as IPTC has them, too, in a Latin character set."""
+    own = texts(properties, own_name)
+    cut = [_cut(text, name) for text in own]
+    return {*own, *cut, *(text.encode("cp1252", "replace").decode("cp1252") for text in cut)}
+
+
+def _parted(entries: Iterable[Entry], own: Collection[str]) -> tuple[list[Entry], list[str]]:
+    """The entries of others, and captioner's texts."""
+    entries = [*entries]
+    gone = [text for _, text in entries if text in own]
+    return [entry for entry in entries if entry[1] not in own], gone
+
+
+def _withdraw(done: Merged) -> None:
     """Remove the descriptions that captioner wrote."""
-    for name in DESCRIBING:
+    new, own = done.properties, _own_forms(done.properties, _OWN, IPTC_CAPTION)
+    for name in _DESCRIBING:
         new[name], _ = _parted(new.get(name, ()), own)
-    new[_OWN] = new["captioner:by"] = []
+    for name in (_OWN, _BY, "captioner:confidence", "captioner:language"):
+        new[name] = []
 
 
-def _describe(new: dict[str, Sequence[Entry]], words: Words, own: Sequence[str]) -> list[str]:
-    """Set description and alt text; returns the words of people that they replace.
+def _describe(done: Merged, words: Words, overwrite: bool) -> None:
+    """Set description and alt text.
 
-    Words in other places that describe the photo go, too; a copy of each is kept.
+    Words of people in other places that describe the photo go, too; a copy of each is kept.
     """
-    replaced: list[str] = []
-    for name in DESCRIBING:
+    new, own = done.properties, _own_forms(done.properties, _OWN, IPTC_CAPTION)
+    is_in_iptc = IPTC_CAPTION in new
+    is_out_of_iptc = bool(own and _has_iptc(new)) and not (new.get(IPTC_CAPTION) or overwrite)
+    for name in _DESCRIBING:
         others, _ = _parted(new.get(name, ()), own)
-        is_written = name in _WRITTEN
         found = _by_people(name, others)
-        if not is_written and not found:
+        if (name not in _WRITTEN and not found) or (name == IPTC_CAPTION and not is_in_iptc):
             continue  # Only a camera's.
-        replaced += found
         copies = _copies_of(name)
         new[copies] = [*dict.fromkeys([*new.get(copies, ()), *others])]
-        new[name] = [("x-default", words.caption)] if is_written else []
+        wanted = [("x-default" if name != IPTC_CAPTION else "", _cut(words.caption, name))]
+        if name == IPTC_CAPTION and wanted not in ([("", words.caption)], new[name]):
+            done.notes.append("IPTC has room for the beginning of the caption alone")
+        is_written = name in _WRITTEN and not (name == IPTC_CAPTION and is_out_of_iptc)
+        new[name] = wanted if is_written else []
+        done.replaced += [text for text in found if text != words.caption]
     new[_OWN] = [("", words.caption)]
-    new["captioner:by"] = [("", "person")] if words.by_person else []
+    new[_BY] = [("", "person")] if words.by_person else []
     is_translated = words.language.partition("-")[0].lower() != "en"
     new["captioner:language"] = [("", words.language)] if is_translated else []
     is_sure = words.confidence is not None and not words.by_person
     new["captioner:confidence"] = [("", f"{words.confidence:.2f}")] if is_sure else []
-    return [text for text in dict.fromkeys(replaced) if text != words.caption]
+    done.words.append(words.caption)
 
 
-def _set_keywords(
-    new: dict[str, Sequence[Entry]], keywords: Sequence[str], iptc_keywords: Collection[str]
-) -> list[str]:
-    """Replace the keywords that captioner wrote; returns those written.
-
-    The copies keep those that a person took out.
-    """
-    subjects, own = texts(new, SUBJECT), texts(new, _OWN_SUBJECT)
-    taken_out = [word for word in own if word not in subjects]
-    others = {*subjects, *iptc_keywords}.difference(own).union(taken_out)
+def _set_keywords(done: Merged, keywords: Sequence[str], is_odd: bool) -> None:
+    """Replace the keywords that captioner wrote; the copies keep those that a person took out."""
+    new, own = done.properties, texts(done.properties, _OWN_SUBJECT)
+    forms = _own_forms(new, _OWN_SUBJECT, IPTC_KEYWORDS)
+    there, in_iptc = texts(new, SUBJECT), texts(new, IPTC_KEYWORDS)
+    taken_out = [word for word in own if word not in there]
+    others = {*there, *in_iptc}.difference(forms).union(taken_out)
     by_others = {word.casefold() for word in others}
     written = [word for word in dict.fromkeys(keywords) if word.casefold() not in by_others]
+    written = [] if is_odd else written
     kept, _ = _parted(new.get(SUBJECT, ()), own)
     new[SUBJECT] = [*kept, *(("", word) for word in written)]
-    new[_OWN_SUBJECT] = [("", word) for word in chain(taken_out, written)]
-    return written
+    new[_OWN_SUBJECT] = [("", word) for word in (*taken_out, *written)]
+    done.words += written
+    if IPTC_KEYWORDS in new:
+        gone = [word for word in own if _has_iptc(new) and _cut(word, IPTC_KEYWORDS) not in in_iptc]
+        kept, _ = _parted(new[IPTC_KEYWORDS], forms)
+        cut = [_cut(word, IPTC_KEYWORDS) for word in written if word not in gone]
+        new[IPTC_KEYWORDS] = [*kept, *(("", word) for word in cut)]
+
+
+def _has_iptc(properties: Properties) -> bool:
+    return any(properties[name] for name in properties if name.startswith("iptc:"))

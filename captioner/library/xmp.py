@@ -31,7 +31,7 @@ Properties = Mapping[str, Sequence[Entry]]
 
 ALT_TEXT = "Iptc4xmpCore:AltTextAccessibility"
 EXIF_COPIES = ("tiff:ImageDescription", "exif:UserComment")
-DESCRIBING = ("dc:description", *EXIF_COPIES, ALT_TEXT, "Iptc4xmpCore:ExtDescrAccessibility")
+XMP_DESCRIBING = ("dc:description", *EXIF_COPIES, ALT_TEXT, "Iptc4xmpCore:ExtDescrAccessibility")
 SUBJECT, EXTENSION = "dc:subject", "photoshop:SidecarForExtension"
 _SHELL = {"x:xmpmeta", "rdf:RDF", "rdf:Description", "rdf:about", "about", EXTENSION}
 
@@ -139,13 +139,12 @@ class Packet:
 
     def replaced(self, new: Properties) -> bytes:
         """The content with other properties. Raises `UserError` if the packet has two `rdf:RDF`."""
-        wanted = {name: _ordered(self.properties.get(name, ()), new[name]) for name in new}
-        names = dict.fromkeys([*self.properties, *wanted])
-        changed = [
-            name
-            for name in names
-            if name not in self.odd and wanted.get(name, []) != self.properties.get(name, [])
-        ]
+        wanted = {
+            name: _ordered(self.properties.get(name, ()), new.get(name, ()))
+            for name in {**self.properties, **new}
+            if name not in self.odd and not name.startswith("iptc:")
+        }
+        changed = [name for name in wanted if wanted[name] != self.properties.get(name, [])]
         if changed and len(self._roots) > 1:
             raise UserError(f"{self.name} has several rdf:RDF and was left alone")
         edits: list[tuple[int, int, str]] = []
@@ -153,11 +152,11 @@ class Packet:
         removed: list[_Element] = []
         for name in changed:
             place = self._places.get(name)
-            if place and place.children and place.children[0].children and wanted.get(name):
+            if place and place.children and place.children[0].children and wanted[name]:
                 edits += self._edits_of_array(place.children[0], wanted[name])
                 continue
             removed += [place] if place else []
-            added |= {name: wanted[name]} if wanted.get(name) else {}
+            added |= {name: wanted[name]} if wanted[name] else {}
         for part in self._parts:
             gone = [child for child in part.children if child in removed]
             is_all = len(gone) == len(part.children) and part.attributes.keys() <= {"rdf:about"}
@@ -212,7 +211,7 @@ class Packet:
 
     def _add(self, name: str, place: _Element, entries: list[Entry] | None) -> None:
         """Take a property's value. entries: None if it is neither a text nor an array."""
-        if name not in (*DESCRIBING, SUBJECT, EXTENSION) and not name.startswith("captioner:"):
+        if name not in (*XMP_DESCRIBING, SUBJECT, EXTENSION) and not name.startswith("captioner:"):
             return
         if entries is None or name in self.properties or place.name != name:
             self.odd.add(name)
@@ -280,6 +279,6 @@ def _property(name: str, entries: Sequence[Entry]) -> str:
     """A property as an element; captioner's are lists: some programs turn texts to attributes."""
     if name == EXTENSION:
         return _item(*entries[0], name)
-    kind = "Alt" if name in DESCRIBING else "Seq" if "before" in name else "Bag"
+    kind = "Alt" if name in XMP_DESCRIBING else "Seq" if "before" in name else "Bag"
     items = "".join(_item(*entry) for entry in entries)
     return f"<{name}><rdf:{kind}>{items}</rdf:{kind}></{name}>"
