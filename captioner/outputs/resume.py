@@ -95,6 +95,7 @@ class Resumed:
             names.discard(name)
         if record.is_by_person:
             self.by_person.add(name)
+        record.image = name
         drawn = (sink for sink in self.sinks if sink.is_drawn)
         if is_of_photo and record.is_done and all(sink.has_files(record) for sink in drawn):
             self.finished.add(name)

@@ -74,8 +74,8 @@ def test_a_caption_that_a_person_changed_stays_in_every_output(
 
     save_photo(Path("photos/a.png"), 7)  # Nor does a change of the photo take it away.
     capsys.readouterr()
-    assert caption(*outputs[:4]) == 0
-    assert "1 of 2 photos are captioned already" in capsys.readouterr().err
+    assert caption(*outputs[:4], "--edited") == 0
+    assert "2 of 2 photos are captioned already" in capsys.readouterr().err
     assert caption(*outputs[:4]) == 0
     assert "2 of 2 photos are captioned already" in capsys.readouterr().err
     assert {record["image"]: record["caption"] for record in records()}["photos/a.png"] == MINE
