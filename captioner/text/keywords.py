@@ -51,6 +51,9 @@ def keywords_of(
 
 
 def keywords_of_text(text: str, kind: Kind = "nouns", language: str = ENGLISH) -> tuple[str, ...]:
-    """The keywords of a sentence, each once, with the capitals that it has."""
+    """The keywords of a sentence, each once, with its first capitals."""
     words = tokenize(text, lower=False) if is_english(language) else text.split()
-    return tuple(dict.fromkeys(keyword for keyword, _ in keywords_of(words, kind, language)))
+    found: dict[str, str] = {}
+    for keyword, _ in keywords_of(words, kind, language):
+        found.setdefault(keyword.lower(), keyword)
+    return tuple(found.values())

@@ -21,7 +21,7 @@ NOUNS = {
     "Anna (left) and Ben at the lake": "Anna|Ben|lake",
     "{Main} Street [corner], -LRB-": "Main|Street",
     "My iPhone on a café table in New York": "iPhone|café|table|New York",
-    "dog, Dog, dog": "dog|Dog",
+    "Dog, dog, DOG, dogs": "Dog|dogs",
     "一只狗在草地上跑": "",
     "犬が草の上を走っています。": "",
     "สุนัขวิ่งบนหญ้า": "",
