@@ -169,18 +169,20 @@ def _bytes(text: str) -> bytes:
 
 
 def _article(item: PageItem, is_plain: bool = False) -> str:
-    best = item.captions[0]
+    best, *others = item.captions
+    text = item.text or " ".join(best.words)
+    captions = [_caption(best, text, is_plain), *(_caption(each, "", is_plain) for each in others)]
     return _template("photo.html", is_plain).format(
         item=item,
         ratio=item.size[0] / item.size[1],
-        alternative=escaped(item.text or " ".join(best.words)),
+        alternative=escaped(text),
         image=escaped(item.path or item.name),
         name=escaped(item.name),
-        captions="".join(_caption(caption, is_plain) for caption in item.captions),
+        captions="".join(captions),
     )
 
 
-def _caption(caption: MappedCaption, is_plain: bool) -> str:
+def _caption(caption: MappedCaption, text: str, is_plain: bool) -> str:
     scores = [None] * len(caption.words)
     if caption.word_confidence and not is_plain:
         scores = caption.word_confidence
@@ -193,9 +195,10 @@ def _caption(caption: MappedCaption, is_plain: bool) -> str:
     if (confidence := caption.confidence) is not None:
         kind = 'class="confidence" title="Share of its content words that people would use"'
         note = f"<span {kind}>{round(100 * confidence)} %</span>{note}"
+    sentence = f' data-text="{escaped(text)}"' if text not in ("", " ".join(caption.words)) else ""
     words, language = " ".join(spans), escaped(caption.language)
     template = _template("caption.html", is_plain)
-    return template.format(language=language, words=words, note=note)
+    return template.format(language=language, sentence=sentence, words=words, note=note)
 
 
 @cache

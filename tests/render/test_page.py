@@ -133,7 +133,7 @@ def test_a_plain_page_has_no_doubt_percentages_or_buttons(tmp_path: Path) -> Non
 def test_the_alternative_is_the_sentence_and_the_digest_is_for_the_table() -> None:
     item = replace(_item(["a", "dog"], "1.jpg"), text='A "Dog".', photo_digest="0f")
     page = html.fromstring(html_page([item]))
-    assert page.xpath("//@alt") == ['A "Dog".']
+    assert page.xpath("//@alt | //@data-text") == ['A "Dog".'] * 2
     assert page.xpath("//@data-digest") == ["0f"]
 
 

@@ -165,7 +165,7 @@ export const startEdits = (
     if (card.querySelector(".editor")) return card.querySelector(".editor").focus();
     const words = caption.querySelector(".words");
     const edit = editOf(photoOf(card)), tag = edit?.language || words.lang || "en";
-    const before = edit?.caption ?? words.textContent.trim();
+    const before = edit?.caption ?? sentenceOf(words);
     const editor = document.createElement("textarea");
     Object.assign(editor, { className: "editor", rows: 2, value: before, dir: "auto", enterKeyHint: "done" });
     editor.setAttribute("aria-label", say("Caption in your words"));
@@ -305,7 +305,7 @@ export const startFilter = (gallery) => {
   grow();
 
   const textOf = (card) =>
-    [...card.querySelectorAll(".person, .words, .file")].map((part) => part.textContent).join(" ").toLowerCase();
+    [...card.querySelectorAll(".person, .words, .file")].map(sentenceOf).join(" ").toLowerCase();
   const filter = () => {
     const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let heading = null, count = 0;

@@ -10,6 +10,9 @@ let lastPointer = "";
 document.addEventListener("pointerdown", (event) => { lastPointer = event.pointerType; }, true);
 const byMouse = (event) => event.detail > 0 && lastPointer !== "touch";
 
+// The sentence of a caption's words, which may be written otherwise: "Anna's" is two words.
+const sentenceOf = (words) => words.dataset.text || words.textContent.trim();
+
 // unit: value of 1 in the maps. slider: range input in percent, the strength of the overlay.
 // Returns `add` and `remove`. Both take a card: an ".item" that holds a ".stage" with an img and a
 // canvas, and for each ".caption" its ".word" spans, which become buttons, its ".play" and its
@@ -276,7 +279,7 @@ export const captionViewer = (unit, slider) => {
     const words = root.querySelector(".person") ?? caption.words[0].parentElement;
     getSelection().selectAllChildren(words);
     try {
-      await navigator.clipboard.writeText(words.textContent.trim());
+      await navigator.clipboard.writeText(sentenceOf(words));
     } catch {
       document.execCommand("copy"); // On pages without https there is no clipboard.
     }

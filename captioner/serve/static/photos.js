@@ -50,6 +50,7 @@ export const startPhotos = (model) => {
     const row = cloneTemplate("caption-template");
     const words = row.querySelector(".words");
     words.lang = caption.language ?? "en";
+    words.dataset.text = caption.caption;
     writeWords(words, caption.words, caption.word_confidence);
     if (place === 0) {
       row.querySelector(".confidence").textContent = confidenceOf(caption);
