@@ -137,7 +137,7 @@ class Caption:
         """The part of a page that `html` writes."""
         photo, region, caption = self.drawn()
         others = [other._without_photo() for other in self.alternatives if other.words]
-        return PageItem.of(photo, region, [caption, *others], title)
+        return replace(PageItem.of(photo, region, [caption, *others], title), text=self.text)
 
     def drawn(self) -> tuple[Image.Image, Region, MappedCaption]:
         """Photo, region in its pixels, and caption, as `captioner.render` draws them."""

@@ -2,13 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import sha256
 from io import BytesIO
 from itertools import chain
 
 from PIL.ExifTags import Base
+from PIL.Image import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
 from captioner.errors import UserError
@@ -16,18 +17,27 @@ from captioner.files import read_bytes
 from captioner.vision.images import load_image
 from captioner.vision.raw import is_raw
 
+DIGEST = "digest"
+"""In `Image.info`, of the photos of the server."""
+
 _XMP = re.compile(rb"(?s)<\?xpacket .*?\?>\s*|<x:xmpmeta.*?</x:xmpmeta>\s*")
 
 
 def photo_digest(photo: str) -> str:
+    """`content_digest` of a file."""
+    with suppress(UserError):
+        return content_digest(read_bytes(photo), photo, load_image)
+    return ""
+
+
+def content_digest(content: bytes, name: str, load: Callable[[bytes], Image]) -> str:
     """SHA-256 of a photo without its metadata, which `--embed` does not change.
 
     Of JPEG, the coded pixels and the orientation count; of raw files all; of HEIC and AVIF these
-    and the Exif; of other formats, the decoded pixels. "" of a file that cannot be read.
+    and the Exif; of other formats, the pixels that `load` decodes. "" of what cannot be read.
     """
     head = ""
     with suppress(Exception):  # Damaged files raise many types.
-        content = read_bytes(photo)
         if content.startswith(b"\xff\xd8"):
             file = BytesIO(content)
             jpeg = JpegImageFile(file)  # It reads up to the pixels.
@@ -37,8 +47,8 @@ def photo_digest(photo: str) -> str:
             start = content.index(b"mdat")
             head = b"".join(re.findall(rb"(?s)irot.|imir.", content[:start])).hex()  # Orientation.
             content = _XMP.sub(b"", content[start:])
-        elif not is_raw(photo):
-            image = load_image(photo)
+        elif not is_raw(name):
+            image = load(content)
             head, content = f"{image.size}", image.tobytes()
         return sha256(head.encode() + content).hexdigest()
     return ""

@@ -10,10 +10,13 @@ let lastPointer = "";
 document.addEventListener("pointerdown", (event) => { lastPointer = event.pointerType; }, true);
 const byMouse = (event) => event.detail > 0 && lastPointer !== "touch";
 
+// The sentence of a caption's words, which may be written otherwise: "Anna's" is two words.
+const sentenceOf = (words) => words.dataset.text || words.textContent.trim();
+
 // unit: value of 1 in the maps. slider: range input in percent, the strength of the overlay.
-// Returns `add` and `remove`. Both take an element that holds a ".stage" with an img and a canvas,
-// and for each ".caption" its ".word" spans, which become buttons, its ".play" and its ".copy"
-// button, with `data-label` and, while it is pressed, `data-pressed`.
+// Returns `add` and `remove`. Both take a card: an ".item" that holds a ".stage" with an img and a
+// canvas, and for each ".caption" its ".word" spans, which become buttons, its ".play" and its
+// ".copy" button, with `data-label` and, while it is pressed, `data-pressed`.
 export const captionViewer = (unit, slider) => {
   const style = OVERLAY_STYLE;
   const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
@@ -199,15 +202,49 @@ export const captionViewer = (unit, slider) => {
     if (!reducedMotion.matches) figure.frame = requestAnimationFrame(step);
   };
 
-  const figures = [];
-  let lastUsed = null; // the figure that the arrow keys act on when no word has the focus
+  // A page has thousands of cards: one listener serves all, and a figure is made for the first use.
+  const readers = new Map(); // cards -> what gives their items
+  const figures = new Map(); // cards that were used -> their figures
+  const sizes = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      const figure = figureOf(target);
+      if (!figure || figure.opacity === 0) continue;
+      prepare(figure);
+      draw(figure);
+    }
+  });
+  let lastUsed = null; // the card that the arrow keys act on when no word has the focus
+
+  const figureOf = (node) => {
+    const root = node?.closest?.(".item");
+    if (!readers.has(root)) return null;
+    if (!figures.has(root)) {
+      const item = readers.get(root)();
+      const captions = [...root.querySelectorAll(".caption")].map((caption, row) => ({
+        row, button: caption.querySelector(".play"), copying: caption.querySelector(".copy"),
+        words: [...caption.querySelectorAll(".word")],
+      }));
+      const [stage, photo, canvas] = [".stage", "img", "canvas"].map((each) => root.querySelector(each));
+      figures.set(root, {
+        root, stage, photo, canvas, captions, item, view: null, map: null, opacity: 0, frame: 0, current: null, pinned: null, timer: 0, playing: null,
+      });
+      sizes.observe(stage);
+    }
+    return figures.get(root);
+  };
+
+  // Where a word of a figure stands: {row, word} of its caption and itself; null for what is none.
+  const positionOf = (figure, node) => {
+    const row = figure.captions.findIndex(({ words }) => words.includes(node));
+    return row < 0 ? null : { row, word: figure.captions[row].words.indexOf(node) };
+  };
 
   const isSame = (one, other) =>
     one === other || (one && other && one.row === other.row && one.word === other.word);
 
-  // position: {row, word} of a caption and its word, or null for the bare photo.
+  // position: as `positionOf` gives it, or null for the bare photo.
   const show = async (figure, position) => {
-    lastUsed = figure;
+    lastUsed = figure.root;
     if (isSame(figure.current, position)) return;
     figure.current = position;
     figure.root.dispatchEvent(new CustomEvent("wordshown", { detail: position }));
@@ -242,7 +279,7 @@ export const captionViewer = (unit, slider) => {
     const words = root.querySelector(".person") ?? caption.words[0].parentElement;
     getSelection().selectAllChildren(words);
     try {
-      await navigator.clipboard.writeText(words.textContent.trim());
+      await navigator.clipboard.writeText(sentenceOf(words));
     } catch {
       document.execCommand("copy"); // On pages without https there is no clipboard.
     }
@@ -277,125 +314,121 @@ export const captionViewer = (unit, slider) => {
     next(0);
   };
 
-  // item: region (edges as fractions of the photo), rows and columns of the maps, and for each
-  // caption its maps.
-  const add = (root, item) => {
-    const figure = {
-      item, root, stage: root.querySelector(".stage"), photo: root.querySelector("img"),
-      canvas: root.querySelector("canvas"), view: null, map: null, opacity: 0, frame: 0,
-      current: null, pinned: null, timer: 0, playing: null,
-    };
-    figure.captions = [...root.querySelectorAll(".caption")].map((caption, row) => ({
-      row, button: caption.querySelector(".play"), copying: caption.querySelector(".copy"),
-      words: [...caption.querySelectorAll(".word")],
-    }));
-    figures.push(figure);
-    figures.sort((one, other) => one.root.compareDocumentPosition(other.root) & 4 ? -1 : 1);
-    lastUsed = lastUsed || figure;
-    for (const caption of figure.captions) {
-      caption.button.addEventListener("click", () => {
-        lastUsed = figure;
-        if (figure.playing === caption) {
-          stop(figure);
-          show(figure, null);
-        } else {
-          play(figure, caption);
-        }
-      });
-      caption.copying.addEventListener("click", () => copy(root, caption));
-      rove(caption.words, caption.words[0]);
-      caption.words.forEach((word, number) => {
+  const release = (figure) => {
+    pin(figure, null);
+    show(figure, null);
+  };
+
+  // read: gives the item of a card: region (edges as fractions of the photo), rows and columns of the
+  // maps, and for each caption its maps.
+  const add = (root, read) => {
+    readers.set(root, read);
+    lastUsed ??= root;
+    for (const caption of root.querySelectorAll(".caption")) {
+      const words = [...caption.querySelectorAll(".word")];
+      for (const word of words) {
         word.setAttribute("role", "button");
         word.setAttribute("aria-pressed", "false");
-        const position = { row: caption.row, word: number };
-        word.addEventListener("pointerenter", (event) => {
-          if (event.pointerType === "touch") return;
-          stop(figure);
-          show(figure, position);
-        });
-        word.addEventListener("pointerleave", (event) => {
-          if (event.pointerType !== "touch" && !figure.playing) show(figure, figure.pinned);
-        });
-        word.addEventListener("focus", () => {
-          rove(caption.words, word);
-          stop(figure);
-          show(figure, position);
-        });
-        word.addEventListener("blur", () => {
-          if (!figure.playing) show(figure, figure.pinned);
-        });
-        word.addEventListener("keydown", (event) => {
-          if (event.key !== "Enter" && event.key !== " ") return;
-          event.preventDefault();
-          word.click();
-        });
-        word.addEventListener("click", () => {
-          if (!getSelection().isCollapsed) return; // The words are being selected.
-          stop(figure);
-          const isPinned = isSame(figure.pinned, position);
-          pin(figure, isPinned ? null : position);
-          show(figure, isPinned ? null : position);
-        });
-      });
+      }
+      rove(words, words[0]);
     }
-    root.addEventListener("release", () => {
-      pin(figure, null);
-      show(figure, null);
-    });
-    figure.sizes = new ResizeObserver(() => {
-      if (figure.opacity === 0) return;
-      prepare(figure);
-      draw(figure);
-    });
-    figure.sizes.observe(figure.stage);
   };
 
   const remove = (root) => {
-    const index = figures.findIndex((figure) => figure.root === root);
-    if (index < 0) return;
-    const [figure] = figures.splice(index, 1);
-    stop(figure);
-    cancelAnimationFrame(figure.frame);
-    figure.sizes.disconnect();
-    if (lastUsed === figure) lastUsed = figures[0] || null;
+    const figure = figures.get(root);
+    if (figure) {
+      stop(figure);
+      cancelAnimationFrame(figure.frame);
+      sizes.unobserve(figure.stage);
+    }
+    figures.delete(root);
+    readers.delete(root);
+    if (lastUsed === root) [lastUsed = null] = readers.keys();
   };
 
   slider.addEventListener("input", () => {
-    for (const figure of figures) if (figure.opacity > 0) draw(figure);
+    for (const figure of figures.values()) if (figure.opacity > 0) draw(figure);
   });
+
+  const onWord = (type, act) => document.addEventListener(type, (event) => {
+    const word = event.target.closest?.(".word"), figure = word && figureOf(word);
+    if (figure) act(figure, positionOf(figure, word), event);
+  });
+  onWord("pointerover", (figure, position, event) => {
+    if (event.pointerType === "touch") return;
+    stop(figure);
+    show(figure, position);
+  });
+  onWord("pointerout", (figure, position, event) => {
+    if (event.pointerType !== "touch" && !figure.playing) show(figure, figure.pinned);
+  });
+  onWord("focusin", (figure, position, { target }) => {
+    rove(figure.captions[position.row].words, target);
+    stop(figure);
+    show(figure, position);
+  });
+  onWord("focusout", (figure) => {
+    if (!figure.playing) show(figure, figure.pinned);
+  });
+  onWord("keydown", (figure, position, event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    event.target.click();
+  });
+  onWord("click", (figure, position) => {
+    if (!getSelection().isCollapsed) return; // The words are being selected.
+    stop(figure);
+    const isPinned = isSame(figure.pinned, position);
+    pin(figure, isPinned ? null : position);
+    show(figure, isPinned ? null : position);
+  });
+  document.addEventListener("click", ({ target }) => {
+    const figure = target.closest?.(".play, .copy") && figureOf(target);
+    if (!figure) return;
+    lastUsed = figure.root;
+    for (const caption of figure.captions) {
+      if (caption.copying === target) copy(figure.root, caption);
+      if (caption.button !== target) continue;
+      if (figure.playing !== caption) return play(figure, caption);
+      stop(figure);
+      show(figure, null);
+    }
+  });
+  document.addEventListener("release", ({ target }) => {
+    const figure = figureOf(target);
+    if (figure) release(figure);
+  }, true);
 
   // Left and right move between words, up and down between captions and photos.
   document.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     if (event.target.closest("input, textarea, select, dialog, [role=tab]")) return;
     if (event.key === "Escape") {
-      for (const figure of figures) {
+      for (const figure of figures.values()) {
         stop(figure);
-        pin(figure, null);
-        show(figure, null);
+        release(figure);
       }
       document.activeElement.blur();
       return;
     }
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -1, ArrowDown: 1 };
-    const figure = figures.find((one) => one.root.contains(event.target)) || lastUsed;
+    const figure = figureOf(event.target) ?? figureOf(lastUsed);
     if (!figure || figure.root.offsetParent === null) return;
-    const row = figure.captions.findIndex((caption) => caption.words.includes(event.target));
-    const word = row < 0 ? -1 : figure.captions[row].words.indexOf(event.target);
-    const focused = row < 0 ? null : { row, word };
+    const focused = positionOf(figure, event.target);
     const sideways = event.key === "ArrowLeft" || event.key === "ArrowRight";
     if (focused && (event.key === "Home" || event.key === "End")) {
-      figure.captions[row].words.at(event.key === "Home" ? 0 : -1).focus();
+      figure.captions[focused.row].words.at(event.key === "Home" ? 0 : -1).focus();
     } else if (sideways) {
       const step = steps[event.key];
       const here = focused || figure.current || { row: 0, word: step > 0 ? -1 : 0 };
       const words = figure.captions[here.row].words;
       words[(here.word + step + words.length) % words.length].focus();
     } else if (focused && event.key in steps) {
-      const rows = figures.flatMap((one) => one.captions);
-      const next = rows[rows.indexOf(figure.captions[row]) + steps[event.key]];
-      if (!next) return;
-      next.words[Math.min(focused.word, next.words.length - 1)].focus();
+      const rows = [...document.querySelectorAll(".item:not([hidden]) .caption")];
+      const next = rows[rows.indexOf(event.target.closest(".caption")) + steps[event.key]];
+      const words = next ? next.querySelectorAll(".word") : [];
+      if (!words.length) return;
+      words[Math.min(focused.word, words.length - 1)].focus();
     } else {
       return;
     }
