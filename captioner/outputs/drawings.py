@@ -14,13 +14,12 @@ from captioner.outputs.options import names_a_file
 from captioner.outputs.record import PhotoRecord
 from captioner.outputs.sink import Run, Sink
 from captioner.render.overlay import (
-    PAGE_SUFFIXES,
     PICTURE_SUFFIXES,
     WORD_PICTURE,
     check_suffix,
     save_word_images,
 )
-from captioner.render.page import PageItem, save_html
+from captioner.render.page import PageItem, PageWriter
 
 
 class Drawing(Sink):
@@ -99,10 +98,10 @@ class Page(Sink):
 
     def __init__(self, path: str, run: Run) -> None:
         super().__init__(path, run)
-        check_suffix(path, PAGE_SUFFIXES)
+        options = run.options
+        self._page = PageWriter(path, options.strength, options.title or "", options.plain)
         self._names = output_names(run.photos)
         self._drawn: dict[str, PageItem] = {}
-        self._items: list[PageItem] = []
 
     def draw(self, record: PhotoRecord) -> None:
         """Prepare the part of a photo, below which stands what a person says instead."""
@@ -111,21 +110,20 @@ class Page(Sink):
         title, name = _title(caption), record.image
         by_person = record.is_by_person and not caption.given
         item = caption.page_item(f"{title}: {record.to_caption()}" if by_person else title)
-        is_file = isinstance(self.run.photos[name], str)
         address = Path(os.path.relpath(name, os.path.dirname(self.path) or os.curdir)).as_posix()
+        path = address if isinstance(self.run.photos[name], str) else title
         folder = os.path.dirname(self._names[name])
-        self._drawn[name] = replace(item, path=address if is_file else title, folder=folder)
+        digest = record.photo_digest
+        self._drawn[name] = replace(item, path=path, folder=folder, photo_digest=digest)
 
     def add(self, record: PhotoRecord) -> None:
         """Add the part."""
         if item := self._drawn.pop(record.image, None):
-            self._items.append(item)
+            self._page.add(item)
 
     def close(self) -> None:
-        """Write the page; without photos, one that is there stays."""
-        if self._items:
-            options = self.run.options
-            save_html(self.path, self._items, options.strength, options.title or "")
+        """Complete the page; without photos, one that is there stays."""
+        self._page.close()
 
 
 def _title(caption: Caption) -> str:

@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, Validation
 from pydantic_core.core_schema import any_schema
 
 from captioner.caption.caption import Caption, sentence
-from captioner.caption.confidence import sure_nouns
 from captioner.errors import UserError
 from captioner.files import JsonObject
 from captioner.library import Written
 from captioner.schema import Text, error_sentence, plain_type
+from captioner.text.keywords import keywords_of_text
 from captioner.text.tokenizer import tokenize
 from captioner.vision.shards import source_status
 
@@ -155,13 +155,13 @@ class PhotoRecord(CaptionFields, Origin):
         if self.is_by_person:
             words = text.split() if self.language else tokenize(text)
             keywords = [word for word in keywords if self.language and word in text]
-            scores = {"confidence": 1.0}
-        log_probability = math.nan if self.log_probability is None else self.log_probability
-        maps = np.empty((0, 0, 0))
-        caption = Caption(text, tuple(words), log_probability, (), maps, name=self.image)
+            scores = JsonObject(confidence=1.0)
         if not self.language and (self.is_by_person or "keywords" not in self.model_fields_set):
-            keywords = [*sure_nouns(caption, 0.0)]
-        return replace(caption, language=self.language, keywords=tuple(keywords), **scores)
+            keywords = [*keywords_of_text(text)]
+        log_probability = math.nan if self.log_probability is None else self.log_probability
+        caption = Caption(text, tuple(words), log_probability, (), np.empty((0, 0, 0)))
+        scores |= {"name": self.image, "language": self.language, "keywords": tuple(keywords)}
+        return replace(caption, **scores)
 
     def rows(self) -> Iterator[JsonObject]:
         """Its rows in tables, one a caption, with all `COLUMNS`; None in empty cells."""

@@ -12,7 +12,6 @@ from captioner import files
 from captioner.data.example import Problems
 from captioner.data.table import BY_CAPTIONER, TableRow, table_rows, with_suffix
 from captioner.errors import UserError
-from captioner.files import JsonObject
 from captioner.library import SHARED, Library
 from captioner.outcomes import in_background
 from captioner.outputs.descriptions import Descriptions, words_of
@@ -169,7 +168,7 @@ def _record(row: TableRow, language: str | None) -> PhotoRecord:
             cells |= {"words": words.split(), "keywords": keywords, "word_confidence": None}
         record = record_of({**cells, **fields})
     else:
-        said: JsonObject = {name: cells[name] for name in ("language", "photo_digest") if name in cells}
+        said = {name: cells[name] for name in cells.keys() & {"language", "photo_digest"}}
         record = record_of({**said, **fields, "by": PERSON})
     if record.is_by_person:
         tag = language_tag(record.language or language or ENGLISH, "language")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from captioner.outputs.embedding import Embedder
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from samples import CAPTION, Output, Patch, exiftool, own_packet, save_photo
@@ -20,7 +21,6 @@ from captioner.cli.main import main
 from captioner.data.sidecars import words_of_person
 from captioner.data.xmp import Description, XmpPacket
 from captioner.errors import UserError
-from captioner.outputs.embedding import Embedder
 from captioner.vision.digest import photo_digest
 
 DOG = Description("ein Hund & eine Bö", ["dog", "not sure"], "de", 0.42)
