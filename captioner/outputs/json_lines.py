@@ -9,35 +9,32 @@ from captioner.errors import UserError
 from captioner.files import JsonObject, json_text
 from captioner.outputs.record import PhotoRecord, record_in
 from captioner.outputs.sink import Run, Sink
-from captioner.vision.images import Report
 
 _LONGEST_LINE = 2**26  # Bytes; a file of zeros would fill the memory.
 _BEGINNING = b'{"image": '  # Of a line.
-_FOR_DATASETS = ("by", "words", "keywords", "log_probability", "confidence")
+_FOR_DATASETS = ("by", "words", "keywords", "confidence", "log_probability", "model")
 
 
 class JsonLines(Sink):
     """A line a record as it comes; of a resumed table, the records that differ from it.
 
     places: where the record of each photo begins in a resumed table, by the photo's name now.
-    is_stale: whether lines of it are replaced.
+    left_out: where lines begin that go to another file. is_stale: whether others are replaced.
     """
-
-    is_table = True
 
     def __init__(self, path: str, run: Run) -> None:
         super().__init__(path, run)
-        self.is_resumed = self.is_incremental = self.keeps_all = run.options.resumes
+        self.is_resumed = run.options.resumes
         self.places: dict[str, int] = {}
+        self.left_out: list[int] = []
         self.is_stale = False
-        self.left_out: list[int] = []  # The places of lines for another file.
-        self._end, self._separator = 0, b""  # Of the last whole line.
-        self._is_begun = False
+        self._mode = "r+b" if self.is_resumed else "wb"
+        self._end, self._separator = 0, b""  # Of the whole lines.
         if self.is_resumed and not os.path.exists(path):
             files.write_bytes(path, b"")  # A run that is killed before its first record resumes.
 
-    def lines(self, report: Report) -> Iterator[tuple[int, PhotoRecord]]:
-        """Places and records of the lines; reports those without a record, which go elsewhere.
+    def lines(self) -> Iterator[tuple[int, PhotoRecord]]:
+        """Places and records of the lines of a resumed table; reports those without a record.
 
         An unfinished last line, of a killed run, is overwritten. A file without any record is
         refused.
@@ -55,7 +52,7 @@ class JsonLines(Sink):
                     break
                 elif line.strip():
                     what = f"no record of `captioner caption`: it is moved to {self.path}.left_out"
-                    report(f"line {number} of {self.path} is {what}")
+                    self.run.report(f"line {number} of {self.path} is {what}")
                     self.left_out.append(place)
                 place += len(line)
                 self._end, self._separator = place, b"" if is_ended else b"\n"
@@ -64,15 +61,14 @@ class JsonLines(Sink):
             raise UserError(f"--jsonl {self.path} {what}")
 
     def read(self, photo: str) -> PhotoRecord | None:
-        """The record of a photo, if there is one."""
+        """The record of a photo in a resumed table, if there is one."""
         with open(self.path, "rb") as file:
             return record_in(_line_at(file, self.places[photo])) if photo in self.places else None
 
-    def put(self, photo: str, place: int | None = None) -> None:
-        """Note where a photo's record is now, behind all others; None: it is dropped."""
+    def put(self, photo: str, place: int) -> None:
+        """Note where a photo's record is now, behind all others."""
         self.is_stale |= self.places.pop(photo, None) is not None
-        if place is not None:
-            self.places[photo] = place
+        self.places[photo] = place
 
     def add(self, record: PhotoRecord) -> None:
         """Append the line of a record, unless it is there."""
@@ -83,21 +79,24 @@ class JsonLines(Sink):
         if self.path == "-" and fields:
             print(line, end="", flush=True)
         elif fields and fields != record.saved:
-            self._append(line.encode(errors="backslashreplace"), record)
+            place = self._append(line.encode(errors="backslashreplace"))
+            if record.saved and record.image in self.places:
+                self.places[record.image], self.is_stale = place, True
+            elif self.is_resumed:
+                self.put(record.image, place)
 
-    def _append(self, line: bytes, record: PhotoRecord) -> None:
-        mode = "r+b" if self.is_resumed else "ab" if self._is_begun else "wb"
-        with files.refuse_os_errors(f"cannot write {self.path}"), open(self.path, mode) as file:
+    def _append(self, line: bytes) -> int:
+        with (
+            files.refuse_os_errors(f"cannot write {self.path}"),
+            open(self.path, self._mode) as file,
+        ):
             if self.is_resumed:
                 file.seek(self._end)
                 file.truncate()
             place = self._end + file.write(self._separator)
-            self._end = place + file.write(line)
-        self._is_begun, self._separator = True, b""
-        if self.is_resumed and record.saved and record.image in self.places:
-            self.places[record.image], self.is_stale = place, True
-        elif self.is_resumed:
-            self.put(record.image, place)
+            self._end, self._separator = place + file.write(line), b""
+        self._mode = "r+b" if self.is_resumed else "ab"
+        return place
 
     def _for_datasets(self, record: PhotoRecord) -> JsonObject:
         """`file_name`, as from the table's folder, and `text`, as `datasets` reads them.
@@ -105,20 +104,18 @@ class JsonLines(Sink):
         The other fields say that captioner wrote the caption, for those who read it again.
         """
         name = os.path.relpath(record.image, os.path.dirname(self.path) or os.curdir)
-        others = {
-            field: getattr(record, field) for field in (*_FOR_DATASETS, "photo_digest", "model")
-        }
+        others = {field: getattr(record, field) for field in (*_FOR_DATASETS, "photo_digest")}
         return {"file_name": name.replace(os.sep, "/"), "text": record.caption, **others}
 
     def close(self) -> None:
         """Leave out the lines that others replace, and those that are no records."""
-        if not self.is_stale and not self.left_out:
-            return
-        with files.atomic_path(self.path) as temporary, open(self.path, "rb") as file:
-            with open(f"{self.path}.left_out" if self.left_out else os.devnull, "ab") as others:
-                others.writelines(_line_at(file, place) for place in self.left_out)
-            with temporary.open("wb") as kept:
-                kept.writelines(_line_at(file, place) for place in self.places.values())
+        if self.is_stale or self.left_out:
+            with files.atomic_path(self.path) as temporary, open(self.path, "rb") as file:
+                if self.left_out:
+                    with open(f"{self.path}.left_out", "ab") as others:
+                        others.writelines(_line_at(file, place) for place in self.left_out)
+                with temporary.open("wb") as kept:
+                    kept.writelines(_line_at(file, place) for place in self.places.values())
 
 
 def _line_at(file: IO[bytes], place: int) -> bytes:

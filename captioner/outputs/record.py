@@ -20,7 +20,6 @@ from captioner.library import Written
 from captioner.schema import Text, error_sentence, plain_type
 from captioner.text.keywords import keywords_of_text
 from captioner.text.tokenizer import tokenize
-from captioner.vision.shards import source_status
 
 PLACES = ("xmp", "text", "embed")
 """Where words about photos are written: options, and keys of `PhotoRecord.files`."""
@@ -49,38 +48,31 @@ class CaptionFields(BaseModel):
     original: "CaptionFields | None" = None
 
 
-class Origin(BaseModel):
-    """What captions come from: the model as it was named, digests, search options, version."""
+class PhotoRecord(CaptionFields):
+    """A photo, its captions, and what was written for it: a line of JSON, a row of a table.
 
-    model_config = ConfigDict(extra="allow", defer_build=True)
+    model, digest, version, search, calibration, translator: what the caption comes from. files:
+    paths of drawings, sidecars and texts by option. error: why there is no caption, or what could
+    not be written.
 
+    Of this run alone: made: the model's caption with its maps. drawn: it on its photo. saved: the
+    fields that a resumed table has. own_texts: captions by captioner that a sidecar or text may
+    have. described: what became of the words in sidecars, texts and photos.
+    """
+
+    image: _Name
+    photo_digest: Text = ""
     model: _Name = "default"
     digest: Text | None = None
     version: Text = ""
     search: JsonObject = {}
     calibration: Text | None = None
     translator: Text | None = None
-
-
-class PhotoRecord(CaptionFields, Origin):
-    """A photo, its captions, and what was written for it: a line of JSON, a row of a table.
-
-    files: paths of drawings, sidecars and texts by option. written_text: the line in `photo.txt`
-    that --format made. error: why there is no caption, or what could not be written.
-
-    Of this run alone: made: the model's caption with its maps. drawn: it on its photo. saved: the
-    fields that the table has. own_texts: captions and lines that captioner wrote for a photo of
-    this name before. described: what became of the words in sidecars, texts and photos.
-    """
-
-    image: _Name
-    photo_digest: Text = ""
     alternatives: list[CaptionFields] = []
     by: Text | None = None
     bytes: int | None = None
     modified: Text | None = None
     files: dict[str, Text] = {}
-    written_text: Text | None = None
     error: Text = ""
 
     made: Annotated[Caption | None, _UNCHECKED] = Field(None, exclude=True)
@@ -95,17 +87,8 @@ class PhotoRecord(CaptionFields, Origin):
         return {"image": self.image, **fields}
 
     @property
-    def has_caption(self) -> bool:
-        """Whether it has one, perhaps an empty one by a person; a failure has none."""
-        return "caption" in self.model_fields_set
-
-    @property
-    def written_texts(self) -> list[str]:
-        """The captions and lines by captioner that may stand in sidecars and texts."""
-        return [*self._by_model, *filter(None, [self.written_text])]
-
-    @property
-    def _by_model(self) -> list[str]:
+    def by_model(self) -> list[str]:
+        """The model's caption: its words as a sentence, and with spaces."""
         if "words" not in self.model_fields_set:
             return [self.caption]
         return [sentence(self.words), " ".join(self.words)]
@@ -116,7 +99,7 @@ class PhotoRecord(CaptionFields, Origin):
 
         Those of its alternatives do not count.
         """
-        of_model = [text.split() for text in self._by_model]
+        of_model = [text.split() for text in self.by_model]
         return self.by == PERSON or self.caption.split() not in of_model
 
     @property
@@ -126,21 +109,18 @@ class PhotoRecord(CaptionFields, Origin):
 
     def is_sure(self, least: float) -> bool:
         """Whether the confidence is at least so; failures and captions by people pass."""
-        return not self.has_caption or self.is_by_person or (self.confidence or 0) >= least
+        is_failed = "caption" not in self.model_fields_set
+        return is_failed or self.is_by_person or (self.confidence or 0) >= least
 
     def add_problem(self, problem: str) -> None:
         """Note what could not be written, once."""
         if problem not in self.error.split("; "):
             self.error = "; ".join(filter(None, [self.error, problem]))
 
-    def take_state(self, source: object) -> None:
-        """Note size and time of change of the photo's file or shard."""
-        if state := file_state(source_status(source)):
-            self.bytes, self.modified = state
-
-    def has_state(self, source: object) -> bool:
-        """Whether the photo's file or shard has the size and time of change of the record."""
-        return file_state(source_status(source)) == (self.bytes, self.modified)
+    @property
+    def state(self) -> tuple[int | None, str | None]:
+        """Size and time of change of the photo's file or shard; see `file_state`."""
+        return self.bytes, self.modified
 
     def to_caption(self) -> Caption:
         """Its caption: that of this run with its maps, or one without; a person's is sure.
@@ -151,17 +131,17 @@ class PhotoRecord(CaptionFields, Origin):
         if self.made and (self.made.given or not self.is_by_person):
             return self.made
         text, words, keywords = " ".join(self.caption.split()), self.words, self.keywords
-        scores: JsonObject = {name: getattr(self, name) for name in ("score", "confidence", "sure")}
+        fields: JsonObject = {name: getattr(self, name) for name in ("score", "confidence", "sure")}
         if self.is_by_person:
             words = text.split() if self.language else tokenize(text)
             keywords = [word for word in keywords if self.language and word in text]
-            scores = JsonObject(confidence=1.0)
+            fields = JsonObject(confidence=1.0)
         if not self.language and (self.is_by_person or "keywords" not in self.model_fields_set):
             keywords = [*keywords_of_text(text)]
+        fields |= {"name": self.image, "language": self.language, "keywords": tuple(keywords)}
         log_probability = math.nan if self.log_probability is None else self.log_probability
         caption = Caption(text, tuple(words), log_probability, (), np.empty((0, 0, 0)))
-        scores |= {"name": self.image, "language": self.language, "keywords": tuple(keywords)}
-        return replace(caption, **scores)
+        return replace(caption, **fields)
 
     def rows(self) -> Iterator[JsonObject]:
         """Its rows in tables, one a caption, with all `COLUMNS`; None in empty cells."""

@@ -5,73 +5,65 @@ A filter before anything is captioned. The table is read once; of each photo, it
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from captioner.errors import counted
-from captioner.files import real_path
+from captioner.files import JsonObject, real_path
 from captioner.library import Library
 from captioner.outcomes import Failed
 from captioner.outputs.json_lines import JsonLines
-from captioner.outputs.record import PERSON, PLACES, PhotoRecord
+from captioner.outputs.origin import check_origin
+from captioner.outputs.record import PERSON, PLACES, PhotoRecord, file_state
 from captioner.outputs.sink import Run, Sink
 from captioner.vision.digest import photo_digest
-
-
-class _Lost(NamedTuple):
-    """A record whose photo is gone, or another one of that name.
-
-    files: how many are left of those that were written for it; None of a failure.
-    """
-
-    digest: str
-    files: int | None
+from captioner.vision.shards import source_status
 
 
 @dataclass
 class Resumed:
     """What a table of an earlier run says of a run's photos.
 
-    finished: photos that need no caption. changed: those of which something is written anew.
-    by_person: names of captions by people. replaced: photos that are others than those that the
+    drawn, others: the sinks by whether they draw. finished: photos that need no caption. changed:
+    those of which something is written anew. replaced: photos that are others than those that the
     captions by people of their names were written for.
     """
 
     run: Run
     table: JsonLines
-    sinks: Sequence[Sink]
+    drawn: Sequence[Sink]
+    others: Sequence[Sink]
     finished: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
-    by_person: set[str] = field(default_factory=set)
     replaced: list[Failed] = field(default_factory=list)
+    _by_person: set[str] = field(default_factory=set)
     _moved: set[str] = field(default_factory=set)
 
-    def find(self, check_origin: Callable[[PhotoRecord], None]) -> None:
-        """Read the table. check_origin: refuses a caption of another origin."""
-        lost: dict[str, _Lost] = {}
-        for place, record in self.table.lines(self.run.report):
-            if not record.error and not self.run.options.resume_any:
-                check_origin(record)
+    def find(self, origin: JsonObject, names: Sequence[str]) -> None:
+        """Read the table. Refuses captions of another origin; names: see `check_origin`."""
+        lost: dict[str, str] = {}  # Digests of photos that are gone, or others of that name.
+        for place, record in self.table.lines():
+            if record.saved and not record.error and not self.run.options.resume_any:
+                check_origin(record.saved, origin, names, self.table.path)
             name = self._name_of(record.image)
-            if name in self.by_person and not record.is_by_person:
+            if name in self._by_person and not record.is_by_person:
                 self.table.is_stale = True
                 continue
             self.table.put(name, place)
             lost.pop(name, None)
             if is_lost := self._is_lost(record, name):
-                left = sum(map(os.path.lexists, record.files.values()))
-                lost[name] = _Lost(record.photo_digest, None if record.error else left)
+                lost[name] = record.photo_digest
             self._take(name, record, is_of_photo=name in self.run.photos and not is_lost)
-        library = Library()
+        library = Library(dry_run=self.run.options.dry_run)
         if moves := {} if self.run.options.dry_run else self._moves(lost):
             self._move(moves)
             for sentence in library.follow(moves):
                 self.run.report(sentence)
-        done = moves.keys() | self._moved
-        self._end_lost({name: lost[name] for name in lost if name not in done}, library)
+        lost_for_good = lost.keys() - moves.keys() - self._moved
+        self._end_gone(sorted(lost_for_good - self.run.photos.keys()), library)
+        self._end_replaced(sorted(lost_for_good & self.run.photos.keys() & self._by_person))
 
     def records(self, everything: bool) -> Iterator[PhotoRecord]:
         """The records of finished photos, and of others that are in the table.
@@ -91,48 +83,49 @@ class Resumed:
 
     def _take(self, name: str, record: PhotoRecord, is_of_photo: bool) -> None:
         """Note the last record of a name."""
-        for names in (self.finished, self.changed, self.by_person):
+        for names in (self.finished, self.changed, self._by_person):
             names.discard(name)
         if record.is_by_person:
-            self.by_person.add(name)
+            self._by_person.add(name)
         record.image = name
-        drawn = (sink for sink in self.sinks if sink.is_drawn)
-        if is_of_photo and record.is_done and all(sink.has_files(record) for sink in drawn):
+        if is_of_photo and record.is_done and all(sink.has_files(record) for sink in self.drawn):
             self.finished.add(name)
-            self._revised(record, name)
             is_sure = record.is_sure(self.run.options.min_confidence)
-            is_described = not is_sure or all(sink.has_files(record) for sink in self.sinks)
-            if record.to_dict() != record.saved or not is_described:
+            self._revised(record, name)
+            is_there = not is_sure or all(sink.has_files(record) for sink in self.others)
+            if record.to_dict() != record.saved or not is_there:
                 self.changed.add(name)
 
     def _revised(self, record: PhotoRecord, name: str) -> PhotoRecord:
         """A record with its photo's name and state now; one that a person changed is marked."""
         is_marked = record.by == PERSON or not record.is_by_person
-        if name != record.image:
-            record.image = name
+        record.image = name
         if not is_marked:
             record.by = PERSON
         if not is_marked or name in self._moved:  # What is there has other words, or no photo.
             record.files = {key: record.files[key] for key in record.files.keys() - PLACES}
-        if name in self.finished and not record.has_state(self.run.photos[name]):
-            record.take_state(self.run.photos[name])
+        state = file_state(source_status(self.run.photos.get(name)))
+        if name in self.finished and state and state != record.state:
+            record.bytes, record.modified = state
             record.photo_digest = photo_digest(name) or record.photo_digest
+        if name in self.finished:
+            record.error = ""
         return record
 
     def _is_lost(self, record: PhotoRecord, name: str) -> bool:
         """Whether a record's photo is gone, or another one has its name; the digest decides."""
         if name not in self.run.photos:
             return not any(map(_is_there, (name, self._from_table(name))))
-        is_same = record.has_state(self.run.photos[name])
+        is_same = file_state(source_status(self.run.photos[name])) == record.state
         if is_same and not record.is_by_person:
             return False
         digest = photo_digest(name) if record.photo_digest else ""
         return digest != record.photo_digest if digest else not (is_same or record.is_by_person)
 
-    def _moves(self, lost: Mapping[str, _Lost]) -> dict[str, str]:
+    def _moves(self, lost: Mapping[str, str]) -> dict[str, str]:
         """The new names of photos by their old ones: of photos without a record of their own."""
         names = defaultdict[str, list[str]](list)
-        for name, (digest, _) in lost.items():
+        for name, digest in lost.items():
             names[digest].append(name)
         names.pop("", None)
         moves = {}
@@ -144,44 +137,41 @@ class Resumed:
 
     def _move(self, moves: Mapping[str, str]) -> None:
         """Give records the new names of their photos, which may be those of others."""
-        places = {old: self.table.places[old] for old in moves}
-        people = self.by_person & moves.keys()
-        self.by_person -= people
-        for old in moves:
-            self.table.put(old)
-        for old, new in moves.items():
-            if new in self.by_person and old not in people:
-                continue  # Nothing is written where a person's words are of a photo that is lost.
-            if new in self.by_person:
+        places = {new: self.table.places.pop(old) for old, new in moves.items()}
+        self._by_person -= moves.keys()
+        for new, place in places.items():
+            if new in self._by_person:  # Its photo is found nowhere.
                 what = f"a caption by a person of another photo of the name {new}"
                 self.run.report(f"{what} is moved to {self.table.path}.left_out")
                 self.table.left_out.append(self.table.places[new])
-            self.table.put(new, places[old])
+            self.table.put(new, place)
+            self.table.is_stale = True
             self._moved.add(new)
             if record := self.table.read(new):
                 self._take(new, record, is_of_photo=True)
         self.run.report(f"{self.table.path}: {counted(len(moves), 'moved record')}")
 
-    def _end_lost(self, lost: Mapping[str, _Lost], library: Library) -> None:
-        """Drop or name the records of photos that are gone, and those by people of other photos."""
-        path, options, report = self.table.path, self.run.options, self.run.report
-        gone = [name for name in lost if name not in self.run.photos]
+    def _end_gone(self, gone: Sequence[str], library: Library) -> None:
+        """Count the records of photos that are gone; --prune drops those of machines."""
+        path, options = self.table.path, self.run.options
         is_pruned = options.prune and not options.dry_run
-        pruned = [name for name in gone if is_pruned and name not in self.by_person]
+        pruned = [name for name in gone if is_pruned and name not in self._by_person]
         for name in pruned:
-            self.table.put(name)
-        removed = sum(map(library.remove_orphan, sorted(pruned)))
-        for count, what in ((len(pruned), "record"), (removed, "sidecar")):
+            del self.table.places[name]
+            self.table.is_stale = True
+        sidecars = sum(map(library.remove_orphan, pruned))
+        for count, what in ((len(pruned), "record"), (sidecars, "sidecar")):
             if count:
-                report(f"{path}: {counted(count, f'pruned {what}')}")
-        left = {name: lost[name].files for name in gone if name in self.table.places}
-        if kept := {name: count for name, count in left.items() if count is not None}:
-            about = f"{counted(len(kept), 'record')} of photos that are gone, {min(kept)} the first"
-            files = counted(sum(kept.values()), "file")
-            report(f"{path} keeps {about}; beside them stays what was written: {files}")
-        for name in self.by_person & lost.keys() & self.run.photos.keys():
+                self.run.report(f"{path}: {counted(count, f'pruned {what}')}")
+        if kept := [name for name in gone if name in self.table.places]:
+            about = f"{counted(len(kept), 'record')} of photos that are gone, {kept[0]} the first"
+            self.run.report(f"{path} keeps {about}, and what was written beside them")
+
+    def _end_replaced(self, names: Sequence[str]) -> None:
+        """Refuse the photos in place of those of people's captions; --edited: they are the same."""
+        for name in names:
             record = self.table.read(name)
-            if record and options.edited:
+            if record and self.run.options.edited:
                 self._take(name, record, is_of_photo=True)
             elif record:
                 reason = f"{name} is another photo than the one of {record.caption!r}, which is "

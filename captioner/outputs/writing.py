@@ -1,11 +1,9 @@
 """Writes the captions of tables into and beside photos, and takes them out again; no model."""
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 from captioner import files
@@ -13,16 +11,15 @@ from captioner.data.example import Problems
 from captioner.data.table import BY_CAPTIONER, TableRow, table_rows, with_suffix
 from captioner.errors import UserError
 from captioner.library import SHARED, Library
-from captioner.outcomes import in_background
 from captioner.outputs.descriptions import Descriptions, words_of
 from captioner.outputs.options import OutputOptions
-from captioner.outputs.record import PERSON, PhotoRecord, record_of
+from captioner.outputs.record import PERSON, PhotoRecord, file_state, record_of
 from captioner.outputs.sink import Run
 from captioner.text.languages import ENGLISH, is_english, language_tag
 from captioner.vision.digest import photo_digest
 from captioner.vision.images import Report, ignore, photo_files
+from captioner.vision.shards import source_status
 
-_WRITERS = 2  # Threads; more of them wait for each other.
 _KINDS = {"xmp": "sidecars", "text": "texts", "embed": "photos"}
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
@@ -32,7 +29,7 @@ def write_captions(
     options: OutputOptions,
     images: str | None = None,
     report: Report = print,
-    language: str | None = None,
+    language: str = ENGLISH,
 ) -> Counter[str]:
     """Describe photos by the captions of a table, as options say; returns the count by outcome.
 
@@ -45,23 +42,16 @@ def write_captions(
     counts = Counter({"not written": rows.problems})
     photos = {photo: photo for photo in rows.photos.values()}
     descriptions = Descriptions("", Run(options, photos, report))
-    workers = 0 if options.embed else _WRITERS  # Exiftool writes one after the other.
-
-    def describe(record: PhotoRecord) -> PhotoRecord:
-        if record.is_sure(options.min_confidence):
-            descriptions.add(record)
-        return record
-
     try:
-        for sentence in descriptions.library.follow(rows.moved):
-            report(sentence)
-        for record in in_background(describe, rows.records(), workers):
+        for record in rows.records():
+            if record.is_sure(options.min_confidence):
+                descriptions.add(record)
             outcome = "left out"
             if written := record.described:
                 outcome = "described" if written.changes else "described already"
                 outcome = "kept a person's words" if written.kept else outcome
-                for problem in {*written.problems} - {SHARED}:
-                    report(problem)
+            if record.error not in ("", SHARED):
+                report(record.error)
             counts["not written" if record.error else outcome] += 1
     finally:
         descriptions.close()
@@ -82,27 +72,24 @@ def unwrite_captions(
     """
     counts = Counter(dict.fromkeys(_KINDS.values(), 0))
     named = dict.fromkeys(photos)
-    tables = {name for name in named if Path(name).suffix.lower() in _TABLES}
     with Library(dry_run=is_dry) as library:
 
         def undo(photo: str, record: PhotoRecord | None = None) -> None:
-            words = None
-            if record:
-                words = replace(words_of(record, OutputOptions()), text=record.written_text)
-            undone = library.undo(photo, words)
+            undone = library.undo(photo, record and words_of(record, OutputOptions()))
             for sentence in (*undone.problems, *undone.notes):
                 report(sentence)
             counts.update(_KINDS[option] for option in undone.words)
             counts["texts left that may be a person's"] += undone.is_text_left
             counts["not changed"] += bool(undone.problems)
 
-        for table in sorted(tables):
-            rows = _Rows(table, images, None, report, is_edited=True)
+        for table in [name for name in named if Path(name).suffix.lower() in _TABLES]:
+            rows = _Rows(table, images, ENGLISH, report, is_edited=True)
             counts["not changed"] += rows.problems
             for record in rows.records():
                 named.pop(record.image, None)
                 undo(record.image, record)
-        for photo in [name for name in named if name not in tables]:
+            del named[table]
+        for photo in named:
             undo(photo)
     return counts
 
@@ -110,33 +97,28 @@ def unwrite_captions(
 class _Rows:
     """The rows of a table that count, each of a photo.
 
-    photos: names by the number of the row. moved: photos that were renamed since: new names by old.
-    problems: how many rows were left out.
+    photos: names by the number of the row. problems: how many rows were left out.
     """
 
     def __init__(
-        self, table: str, images: str | None, language: str | None, report: Report, is_edited: bool
+        self, table: str, images: str | None, language: str, report: Report, is_edited: bool
     ) -> None:
         self._table = Path(table)
         self._language = language
         problems = Problems("skip", f"table {table}")
         finder = _PhotoFinder([Path(images)] if images else [Path(), self._table.parent], is_edited)
-        places: dict[str, tuple[bool, int]] = {}
-        moved, names = dict[str, str](), set[str]()
+        chosen: dict[str, tuple[bool, int]] = {}
         for number, row, record in self._read(problems):
             photo, named = finder.find(record)
-            names.add(named)
-            if not photo and os.path.isfile(named):
+            rank = record.is_by_person, number
+            if photo:
+                chosen[photo] = max(chosen.get(photo, rank), rank)
+            elif named:
                 about = f"{named} for {record.caption!r}, {row.record}"
                 problems.add("another image in the place of one that is found nowhere", about)
-            elif not photo:
+            else:
                 problems.add("missing image: see --images", f"{row.image}, {row.record}")
-            elif record.is_by_person or not places.get(photo, (False, 0))[0]:
-                places[photo] = record.is_by_person, number
-                if not os.path.isfile(named) and "model" in record.model_fields_set:
-                    moved[named] = photo
-        self.photos = {number: photo for photo, (_, number) in places.items()}
-        self.moved = {old: new for old, new in moved.items() if new not in names}
+        self.photos = {number: photo for photo, (_, number) in chosen.items()}
         for sentence in problems.sentences:
             report(sentence)
         self.problems = len(problems)
@@ -157,21 +139,19 @@ class _Rows:
                     problems.add("row of another type", f"{row.record}: {error}")
 
 
-def _record(row: TableRow, language: str | None) -> PhotoRecord:
+def _record(row: TableRow, language: str) -> PhotoRecord:
     """The record of a row: a person's if captioner did not write it."""
     cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
-    fields = {"image": row.image, "caption": row.captions[0]}
-    if cells.keys() >= BY_CAPTIONER:
-        words = cells.get("words", row.captions[0])
-        if isinstance(words, str):  # As all is in CSV.
-            keywords = [*filter(None, cells.get("keywords", "").split(", "))]
-            cells |= {"words": words.split(), "keywords": keywords, "word_confidence": None}
-        record = record_of({**cells, **fields})
-    else:
-        said = {name: cells[name] for name in cells.keys() & {"language", "photo_digest"}}
-        record = record_of({**said, **fields, "by": PERSON})
+    if not cells.keys() >= BY_CAPTIONER:
+        cells = {name: cells[name] for name in cells.keys() & {"language", "photo_digest"}}
+        cells["by"] = PERSON
+    words = cells.get("words", [])
+    if isinstance(words, str):  # As all is in CSV.
+        keywords = [*filter(None, cells.get("keywords", "").split(", "))]
+        cells |= {"words": words.split(), "keywords": keywords, "word_confidence": None}
+    record = record_of({**cells, "image": row.image, "caption": row.captions[0]})
     if record.is_by_person:
-        tag = language_tag(record.language or language or ENGLISH, "language")
+        tag = language_tag(record.language or language, "language")
         record.language = None if is_english(tag) else tag
     return record
 
@@ -182,36 +162,19 @@ class _PhotoFinder:
     def __init__(self, folders: Sequence[Path], is_edited: bool) -> None:
         self._folders = folders
         self._is_edited = is_edited
-        self._known: dict[str, str] = {}  # Photos by digest.
 
     def find(self, record: PhotoRecord) -> tuple[str, str]:
-        """The photo of a record, "" if none; and its place by its name."""
-        paths = [files.existing_path(with_suffix(each / record.image)) for each in self._folders]
-        named = str(next(filter(os.path.isfile, paths), paths[0]))
-        digest = record.photo_digest
-        is_named = os.path.isfile(named)
-        if is_named and (not digest or (record.has_state(named) and not record.is_by_person)):
+        """The photo of a record, and that of its name; "" where there is none."""
+        paths = (files.existing_path(with_suffix(each / record.image)) for each in self._folders)
+        named, digest = str(next(filter(os.path.isfile, paths), "")), record.photo_digest
+        is_as_before = file_state(source_status(named)) == record.state and not record.is_by_person
+        is_same = not digest or is_as_before or (named and photo_digest(named) in ("", digest))
+        if named and is_same:
             return named, named
-        if is_named and photo_digest(named) in ("", digest):
-            return named, named
-        found = self._by_digest(digest, record.image) if digest else ""
-        return found or (named if is_named and self._is_edited else ""), named
-
-    def _by_digest(self, digest: str, name: str) -> str:
-        """The photo with a digest: first one of the same name, then any other."""
-        for photo in self._below[Path(name).name]:
-            self._known.setdefault(photo_digest(photo), photo)
-        while digest not in self._known and (photo := next(self._others, "")):
-            self._known.setdefault(photo_digest(photo), photo)
-        return self._known.get(digest, "")
+        found = self._by_digest.get(digest, "") if digest else ""
+        return found or (named if self._is_edited else ""), named
 
     @cached_property
-    def _below(self) -> defaultdict[str, list[str]]:
-        names = defaultdict[str, list[str]](list)
-        for photo in photo_files(self._folders, ignore):
-            names[photo.name].append(str(photo))
-        return names
-
-    @cached_property
-    def _others(self) -> Iterator[str]:
-        return chain.from_iterable([*self._below.values()])
+    def _by_digest(self) -> dict[str, str]:
+        photos = map(str, photo_files(self._folders, ignore))
+        return {photo_digest(photo): photo for photo in photos}
