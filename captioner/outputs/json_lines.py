@@ -18,47 +18,45 @@ _FOR_DATASETS = ("by", "words", "keywords", "confidence", "log_probability", "mo
 class JsonLines(Sink):
     """A line a record as it comes; of a resumed table, the records that differ from it.
 
-    places: where the record of each photo begins in a resumed table, by the photo's name now.
-    left_out: where lines begin that go to another file. is_stale: whether others are replaced.
+    places: where the record of each photo begins in a resumed table, by the photo's name now, and
+        where lines without a record do. is_stale: whether there are others, which are replaced.
     """
 
     def __init__(self, path: str, run: Run) -> None:
         super().__init__(path, run)
-        self.is_resumed = run.options.resumes
         self.places: dict[str, int] = {}
-        self.left_out: list[int] = []
         self.is_stale = False
-        self._mode = "r+b" if self.is_resumed else "wb"
-        self._end, self._separator = 0, b""  # Of the whole lines.
-        if self.is_resumed and not os.path.exists(path):
+        self._is_resumed = run.options.resumes
+        self._mode = "ab" if self._is_resumed else "wb"
+        if self._is_resumed and not os.path.exists(path):
             files.write_bytes(path, b"")  # A run that is killed before its first record resumes.
 
     def lines(self) -> Iterator[tuple[int, PhotoRecord]]:
-        """Places and records of the lines of a resumed table; reports those without a record.
+        """Places and records of the lines of a resumed table.
 
-        An unfinished last line, of a killed run, is overwritten. A file without any record is
-        refused.
+        Lines without a record are named and stay, but for an unfinished last one, of a killed run.
+        A file without any record is refused.
         """
-        place, has_record = 0, False
+        place, has_record, line = 0, False, b"\n"
         with files.opened_file(self.path, "--jsonl") as file:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
                 if len(line) == _LONGEST_LINE:
                     raise UserError(f"--jsonl {self.path} has an endless line; give another file")
-                is_ended, record = line.endswith(b"\n"), record_in(line)
-                if record:
+                is_begun = _BEGINNING.startswith(line[: len(_BEGINNING)])
+                if record := record_in(line):
                     has_record = True
                     yield place, record
-                elif not is_ended and _BEGINNING.startswith(line[: len(_BEGINNING)]):
-                    break
-                elif line.strip():
-                    what = f"no record of `captioner caption`: it is moved to {self.path}.left_out"
-                    self.run.report(f"line {number} of {self.path} is {what}")
-                    self.left_out.append(place)
+                elif line.strip() and (line.endswith(b"\n") or not is_begun):
+                    what = f"line {number} of {self.path}"
+                    self.run.report(f"{what} is no record of `captioner caption`: it is left alone")
+                    self.places[what] = place
                 place += len(line)
-                self._end, self._separator = place, b"" if is_ended else b"\n"
         if place and not has_record:
             what = "holds no results of `captioner caption`; give another file"
             raise UserError(f"--jsonl {self.path} {what}")
+        if not line.endswith(b"\n"):
+            self._append(b"\n")
+            self.is_stale |= not record_in(line)
 
     def read(self, photo: str) -> PhotoRecord | None:
         """The record of a photo in a resumed table, if there is one."""
@@ -82,21 +80,15 @@ class JsonLines(Sink):
             place = self._append(line.encode(errors="backslashreplace"))
             if record.saved and record.image in self.places:
                 self.places[record.image], self.is_stale = place, True
-            elif self.is_resumed:
+            elif self._is_resumed:
                 self.put(record.image, place)
 
     def _append(self, line: bytes) -> int:
-        with (
-            files.refuse_os_errors(f"cannot write {self.path}"),
-            open(self.path, self._mode) as file,
-        ):
-            if self.is_resumed:
-                file.seek(self._end)
-                file.truncate()
-            place = self._end + file.write(self._separator)
-            self._end, self._separator = place + file.write(line), b""
-        self._mode = "r+b" if self.is_resumed else "ab"
-        return place
+        problem = f"cannot write {self.path}"
+        with files.refuse_os_errors(problem), open(self.path, self._mode) as file:
+            file.write(line)
+            self._mode = "ab"
+            return file.tell() - len(line) if self._is_resumed else 0
 
     def _for_datasets(self, record: PhotoRecord) -> JsonObject:
         """`file_name`, as from the table's folder, and `text`, as `datasets` reads them.
@@ -108,14 +100,11 @@ class JsonLines(Sink):
         return {"file_name": name.replace(os.sep, "/"), "text": record.caption, **others}
 
     def close(self) -> None:
-        """Leave out the lines that others replace, and those that are no records."""
-        if self.is_stale or self.left_out:
-            with files.atomic_path(self.path) as temporary, open(self.path, "rb") as file:
-                if self.left_out:
-                    with open(f"{self.path}.left_out", "ab") as others:
-                        others.writelines(_line_at(file, place) for place in self.left_out)
-                with temporary.open("wb") as kept:
-                    kept.writelines(_line_at(file, place) for place in self.places.values())
+        """Leave out the lines that others replace."""
+        if self.is_stale:
+            with files.atomic_path(self.path) as path, path.open("wb") as new:
+                with open(self.path, "rb") as file:
+                    new.writelines(_line_at(file, place) for place in self.places.values())
 
 
 def _line_at(file: IO[bytes], place: int) -> bytes:

@@ -13,9 +13,9 @@ from captioner.outputs.lines import FIELDS, formatted
 from captioner.schema import Config, Probability, Text
 
 
-def _text(value: str, about: str) -> Any:
+def _text(value: str, about: str, alias: str | None = None) -> Any:
     """A field for a text, which `value` stands for in the command's help."""
-    return Field(None, title=value, description=about)
+    return Field(None, title=value, description=about, alias=alias)
 
 
 def _switch(about: str) -> Any:
@@ -49,16 +49,9 @@ class OutputOptions(Config):
     output: list[Text] = Field(default_factory=list)
     format: Text | None = _text("TEXT", "format of a line and of --text: 'sks style, {caption}'")
     quiet: bool = _switch("print nothing but errors")
-    json_file: Text | None = Field(
-        None,
-        alias="json",
-        title="FILE",
-        description="write captions, words and log-probabilities at the end",
-    )
+    json_file: Text | None = _text("FILE", "write captions, words and scores at the end", "json")
     jsonl: Text | None = _text("FILE", "the same, a line a photo, batch by batch")
-    jsonl_for: Literal["huggingface"] | None = _text(
-        "PROGRAM", "huggingface: file_name and text, for datasets"
-    )
+    jsonl_for: Literal["huggingface"] | None = _text("PROGRAM", "huggingface: for its datasets")
     csv: Text | None = _text("FILE", "write captions as a table at the end")
     parquet: Text | None = _text("FILE", "the same table as Parquet")
     csv_for: Literal["excel"] | None = _text("PROGRAM", "excel: tabs and UTF-16, for any language")
@@ -93,26 +86,18 @@ class OutputOptions(Config):
         others = [self.parquet, self.html, self.overlay, self.gif, self.words, self.save_maps]
         if tables.count("-") > 1 or "-" in others:
             raise UserError("standard output takes one of --json, --jsonl and --csv, nothing else")
-        is_text_alone = self.text and not any(
-            (*tables, *others, *self.output, self.xmp, self.embed)
-        )
-        if self.resumes and self.jsonl in (None, "-") and (self.prune or not is_text_alone):
+        written = (*tables, *others, *self.output, self.xmp, self.embed, self.prune, not self.text)
+        if self.resumes and self.jsonl in (None, "-") and any(written):
             raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
         if self.resumes and self.jsonl_for:
-            raise UserError(
-                "--jsonl-for huggingface is no table to resume from: leave --resume out"
-            )
+            raise UserError("--jsonl-for huggingface gives no table to resume from")
         if (self.overwrite_descriptions or self.dry_run) and not self.describes_photos:
             names = "--overwrite-descriptions and --dry-run"
             raise UserError(f"{names} need --xmp, --text or --embed")
         if self.describe == "none" and (self.text or not self.describes_photos):
             raise UserError("--describe none needs --xmp or --embed, and no --text")
-        for name, needed in (
-            ("csv_for", "csv"),
-            ("jsonl_for", "jsonl"),
-            ("title", "html"),
-            ("plain", "html"),
-        ):
+        needs = {"csv_for": "csv", "jsonl_for": "jsonl", "title": "html", "plain": "html"}
+        for name, needed in needs.items():
             if getattr(self, name) and not getattr(self, needed):
                 raise UserError(f"--{name.replace('_', '-')} needs --{needed}")
         if self.format:

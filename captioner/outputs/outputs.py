@@ -191,24 +191,22 @@ class Outputs:
     def _count(self, record: PhotoRecord) -> None:
         """Count the outcome of a photo, once; of an earlier run's, if its words were written."""
         made, is_kept = record.made, record.image in self.finished
-        outcome = "written from the table" if is_kept else "captioned"
-        is_by_person = record.is_by_person and not is_kept and not (made and made.given)
+        outcome = "captioned"
+        is_by_person = record.is_by_person and not (made and made.given)
         if record.error:
             failed = "not written" if made or is_kept else "unreadable"
             outcome = self._without_record.get(record.image, failed)
-        elif is_kept and (made or not record.described):
+        elif is_kept:
             return
         elif is_by_person or (record.described and record.described.kept):
             outcome = "kept a person's words"
-        elif not record.is_sure(self._run.options.min_confidence):
-            outcome = "left out as less sure"
         self.counts[outcome] += 1
         self.counts["not sure"] += outcome == "captioned" and record.sure is False
 
     def summary(self) -> str:
         """How many photos were captioned, and how many were not; each counts once."""
         unsure = f" ({self.counts['not sure']:,} not sure)" if self.counts["not sure"] else ""
-        others = [name for name in sorted(self.counts) if name not in ("captioned", "not sure")]
+        others = ("kept a person's words", *FAILURES)
         parts = [f"{self.counts[name]:,} {name}" for name in others if self.counts[name]]
         return ", ".join([f"{self.counts['captioned']:,} captioned{unsure}", *parts])
 

@@ -133,6 +133,10 @@ class Resumed:
             is_free = photo in lost or photo not in self.table.places
             if is_free and (alike := names.get(photo_digest(photo))):
                 moves[alike.pop(0)] = photo
+        lost_words = self._by_person - moves.keys()
+        while taken := {old for old, new in moves.items() if new in lost_words}:
+            moves = {old: moves[old] for old in moves.keys() - taken}
+            lost_words |= taken
         return moves
 
     def _move(self, moves: Mapping[str, str]) -> None:
@@ -140,10 +144,6 @@ class Resumed:
         places = {new: self.table.places.pop(old) for old, new in moves.items()}
         self._by_person -= moves.keys()
         for new, place in places.items():
-            if new in self._by_person:  # Its photo is found nowhere.
-                what = f"a caption by a person of another photo of the name {new}"
-                self.run.report(f"{what} is moved to {self.table.path}.left_out")
-                self.table.left_out.append(self.table.places[new])
             self.table.put(new, place)
             self.table.is_stale = True
             self._moved.add(new)
@@ -159,10 +159,9 @@ class Resumed:
         for name in pruned:
             del self.table.places[name]
             self.table.is_stale = True
-        sidecars = sum(map(library.remove_orphan, pruned))
-        for count, what in ((len(pruned), "record"), (sidecars, "sidecar")):
-            if count:
-                self.run.report(f"{path}: {counted(count, f'pruned {what}')}")
+        if pruned:
+            sidecars = counted(sum(map(library.remove_orphan, pruned)), "sidecar")
+            self.run.report(f"{path}: pruned {counted(len(pruned), 'record')} and {sidecars}")
         if kept := [name for name in gone if name in self.table.places]:
             about = f"{counted(len(kept), 'record')} of photos that are gone, {kept[0]} the first"
             self.run.report(f"{path} keeps {about}, and what was written beside them")

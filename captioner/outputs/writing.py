@@ -75,7 +75,7 @@ def unwrite_captions(
     with Library(dry_run=is_dry) as library:
 
         def undo(photo: str, record: PhotoRecord | None = None) -> None:
-            undone = library.undo(photo, record and words_of(record, OutputOptions()))
+            undone = library.undo(photo, words_of(record, OutputOptions()) if record else None)
             for sentence in (*undone.problems, *undone.notes):
                 report(sentence)
             counts.update(_KINDS[option] for option in undone.words)

@@ -115,8 +115,7 @@ def test_pruning_removes_what_captioner_alone_wrote(folder: Path, capsys: Output
         assert "o.jsonl keeps 4 records of photos that are gone" in capsys.readouterr().err
     assert main([*CAPTION, "e.png", *TABLE, "--prune"]) == 0
     printed = capsys.readouterr().err
-    assert "o.jsonl: 3 pruned records\n" in printed
-    assert "o.jsonl: 1 pruned sidecar\n" in printed
+    assert "o.jsonl: pruned 3 records and 1 sidecar\n" in printed
     assert "keeps 1 record of photos that are gone, d.png the first" in printed
     assert [*records()] == ["d.png", "e.png"]
     assert {*map(str, Path().glob("*.xmp"))} == {"b.xmp", "c.xmp", "d.xmp", "e.xmp"}

@@ -157,5 +157,5 @@ def test_a_text_of_the_model_gives_way_to_that_of_another_photo(folder: Path) ->
     assert main([*command, "--format", "sks style, {caption}"]) == 0
     assert Path("a.txt").read_text() == f"sks style, {records()['a.png']['caption']}\n"
     save_photo(Path("a.png"), 9)
-    assert main([*command, "--format", "{caption}, ohwx"]) == 0
-    assert Path("a.txt").read_text() == f"{records()['a.png']['caption']}, ohwx\n"
+    assert main([*command, "--format", "ohwx style, {caption}"]) == 0
+    assert Path("a.txt").read_text() == f"ohwx style, {records()['a.png']['caption']}\n"

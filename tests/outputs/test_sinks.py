@@ -66,7 +66,7 @@ def test_json_lines_for_datasets_are_read_by_them_and_by_captioner(
     assert "2 described" in capsys.readouterr().err
     assert main(["unwrite", "data/metadata.jsonl"]) == 0
     assert not Path("data/a.txt").exists()
-    assert "no table to resume from" in refused([*CAPTION, "data", *table, "--resume"])
+    assert "gives no table to resume from" in refused([*CAPTION, "data", *table, "--resume"])
     datasets = pytest.importorskip("datasets")
     loaded = datasets.load_dataset("imagefolder", data_dir="data", split="train", cache_dir="cache")
     assert {row["text"] for row in loaded} == {row["text"] for row in rows}
