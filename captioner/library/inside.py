@@ -12,7 +12,7 @@ from PIL import ExifTags, Image
 from PIL.IptcImagePlugin import getiptcinfo
 
 from captioner.errors import UserError, reason_of
-from captioner.files import RAW_SUFFIXES, Json, read_bytes
+from captioner.files import RAW_SUFFIXES, read_bytes
 from captioner.library.cameras import by_people
 from captioner.library.exiftool import Exiftool, has_exiftool
 from captioner.library.merge import IPTC_CAPTION, IPTC_KEYWORDS
@@ -77,9 +77,10 @@ def _by_exiftool(photo: Path, exiftool: Exiftool) -> Mapping[str, list[str]]:
     """The values of `_TAGS`, by group and name."""
     tags = (f"-{tag}" for tag in _TAGS)
     answer = exiftool.run(photo, "-json", "-G0:4", "-a", "-b", *tags)
-    found: dict[str, Json] = {}
-    with suppress(ValueError):
+    try:
         (found,) = json.loads(answer, parse_int=str, parse_float=str)
+    except ValueError:
+        raise UserError(f"cannot read {photo}: {answer or 'exiftool says nothing'}") from None
     values: dict[str, list[str]] = {}
     for name, value in found.items():  # Such as "EXIF:Copy1:UserComment".
         group, tag = name.split(":")[0], name.split(":")[-1]

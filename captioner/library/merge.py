@@ -115,8 +115,9 @@ def undone(packet: Packet) -> Merged:
 
 def has_person(packet: Packet) -> bool:
     """Whether a packet holds more than captioner's words: a person's, or another program's."""
-    left = Packet(packet.replaced(undone(packet).properties), packet.name)
-    return bool(packet.properties.get(_BY)) or not left.is_empty
+    if packet.properties.get(_BY) or packet.is_several:
+        return True
+    return not Packet(packet.replaced(undone(packet).properties), packet.name).is_empty
 
 
 def is_own(packet: Packet) -> bool:
@@ -139,7 +140,7 @@ def _copies_of(name: str) -> str:
 
 def _cut(text: str, name: str) -> str:
     """The beginning of a text that IPTC has room for; no letter is cut."""
-    return text.encode()[: _LONGEST.get(name)].decode(errors="ignore").rstrip()
+    return text.encode(errors="ignore")[: _LONGEST.get(name)].decode(errors="ignore").rstrip()
 
 
 def _own_forms(properties: Properties, own_name: str, name: str) -> set[str]:
