@@ -49,7 +49,9 @@ PACKETS = {
     "other prefixes": OTHER_PREFIXES,
     "a byte order mark": b"\xef\xbb\xbf" + LIGHTROOM,
     "lines of Windows": LIGHTROOM.replace(b"\n", b"\r\n"),
-    "a structure": xmp_packet("<dc:subject rdf:parseType='Resource'><dc:who>A</dc:who></dc:subject>"),
+    "a structure": xmp_packet(
+        "<dc:subject rdf:parseType='Resource'><dc:who>A</dc:who></dc:subject>"
+    ),
     "a plain subject": xmp_packet("<dc:subject rdf:value='Rex'/>"),
 }
 
@@ -109,7 +111,9 @@ def test_a_description_stands_once_and_a_language_beside_it() -> None:
     own = "<captioner:description xmlns:captioner='captioner:ns/1.0/'>a dog</captioner:description>"
     old = xmp_packet(f"<dc:description>{both}</dc:description>{own}")
     assert described(Packet(old, "it")) == {"a dog": "captioner"}
-    assert Packet(write(old, DOG), "it").properties["dc:description"] == [("x-default", DOG.caption)]
+    assert Packet(write(old, DOG), "it").properties["dc:description"] == [
+        ("x-default", DOG.caption)
+    ]
     assert described(Packet(undo(old), "it")) == {}
 
 
