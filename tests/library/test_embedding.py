@@ -84,8 +84,13 @@ def test_photos_get_xmp_and_iptc_alone(suffix: str, tmp_path: Path, library: Lib
 
 EDITS = {
     "": [],
-    "XMP": ["-XMP:Rating=4", "-XMP-dc:Description=Mine", "-XMP-dc:Description-de=Meins"]
-    + ["-XMP-dc:Subject=Rex", "-XMP-exif:UserComment=Comment"],
+    "XMP": [
+        "-XMP:Rating=4",
+        "-XMP-dc:Description=Mine",
+        "-XMP-dc:Description-de=Meins",
+        "-XMP-dc:Subject=Rex",
+        "-XMP-exif:UserComment=Comment",
+    ],
     "IPTC": ["-IPTC:Caption-Abstract=Bö", "-IPTC:City=Ulm", "-IPTC:Keywords=Rex"],
 }
 MOVED = ("IFD0:StripOffsets", "QuickTime:MediaData")  # Where pixels stand in the file.
@@ -110,8 +115,8 @@ def test_what_is_written_is_taken_out_again(suffix: str, edited: str, tmp_path: 
         overwrite(photo, words)
         assert exiftool(photo)["XMP-dc:Description"] == words.caption
     with Library() as library:
-        for words in (["a cat", "cat"], []):
-            assert library.undo(str(photo)).words.get("embed", []) == words
+        for gone in (["a cat", "cat"], []):
+            assert library.undo(str(photo)).words.get("embed", []) == gone
             assert dump(photo) == before
     assert (pixels(photo) == shown).all()
 
@@ -210,7 +215,7 @@ def test_a_photo_that_cannot_be_written_is_left_alone(tmp_path: Path, library: L
 
 def test_exiftool_is_asked_for(monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(UserError, match="--embed needs exiftool; see https://exiftool.org"):
+    with pytest.raises(UserError, match="--embed needs exiftool; see https://exiftool"):
         Library(EMBED)
 
 
