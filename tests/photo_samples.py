@@ -38,3 +38,18 @@ def chunk(name: bytes, content: bytes) -> bytes:
     """A chunk of PNG."""
     checksum = zlib.crc32(name + content).to_bytes(4, "big")
     return len(content).to_bytes(4, "big") + name + content + checksum
+
+
+def segment(number: int, content: bytes) -> bytes:
+    """A segment of JPEG."""
+    return bytes([255, number]) + (len(content) + 2).to_bytes(2, "big") + content
+
+
+def iptc(caption: bytes) -> bytes:
+    """A caption as IPTC's dataset 2:120."""
+    return b"\x1c\x02\x78" + len(caption).to_bytes(2, "big") + caption
+
+
+def photoshop(record: bytes) -> bytes:
+    """IPTC's datasets in a block of Photoshop."""
+    return b"8BIM\x04\x04\0\0" + len(record).to_bytes(4, "big") + record + bytes(len(record) % 2)

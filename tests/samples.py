@@ -22,10 +22,11 @@ from captioner.backends.torch_translations import TorchTranslations, make_model
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
-from captioner.data.sidecars import read_sidecar
-from captioner.data.xmp import Description, Merged, XmpPacket
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.decoding.rules import ngram_keys, ngram_table
+from captioner.library import Library, Words
+from captioner.library.merge import Merged, merged
+from captioner.library.xmp import Packet
 from captioner.models.caption_config import DecoderConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
@@ -155,12 +156,24 @@ def exiftool(*arguments: str | Path) -> dict[str, Any]:
     return {name: value for name, value in record.items() if not name.startswith(own)}
 
 
-def write_xmp(path: Path, description: Description) -> Merged:
-    """Merge a description into a sidecar, of a photo that no person described."""
-    packet = read_sidecar(path)
-    merged = packet.merge(description)
-    path.write_bytes(packet.as_file())
-    return merged
+def write_xmp(path: Path, words: Words, overwrite: bool = False) -> Merged:
+    """Merge words into a sidecar, of a photo that no person described."""
+    packet = Packet(path.read_bytes() if path.exists() else None, f"{path}")
+    done = merged(packet, words, overwrite, keywords_only=False)
+    path.write_bytes(packet.replaced(done.properties))
+    return done
+
+
+def xmp_texts(content: bytes | Path, name: str) -> list[str]:
+    """The texts of a property, such as `dc:subject`, in a packet or a sidecar."""
+    content = content.read_bytes() if isinstance(content, Path) else content
+    return [text for _, text in Packet(content, "it").properties.get(name, ())]
+
+
+def words_of_person(photo: Path) -> str:
+    """The description of a photo by a person, whether captioner wrote it or not; "" if none."""
+    with Library() as library:
+        return next(iter(library.said(str(photo)).by("person", "table")), "")
 
 
 def xmp_packet(properties: str) -> bytes:
@@ -173,11 +186,10 @@ def xmp_packet(properties: str) -> bytes:
     ).encode()
 
 
-def own_packet(description: Description) -> bytes:
+def own_packet(words: Words) -> bytes:
     """A packet as captioner writes it into a photo."""
-    own = XmpPacket(None, "new")
-    own.merge(description)
-    return own.as_block()
+    packet = Packet(None, "new")
+    return packet.replaced(merged(packet, words, overwrite=False, keywords_only=False).properties)
 
 
 def save_described(path: Path, xmp: bytes = b"", **tags: Any) -> Path:

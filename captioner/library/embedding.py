@@ -28,7 +28,7 @@ def embed(
     if photo.suffix.lower() in files.RAW_SUFFIXES:
         raise UserError(f"{photo} is a raw file, into which nothing is written: use --xmp")
     exiftool.check()
-    target, problem = Path(os.path.realpath(photo)), f"cannot write into {photo}"
+    target, problem = Path(os.path.realpath(photo)), f"cannot embed the caption in {photo}"
     block, written = (files.temporary_path(target.parent, TEMPORARY) for _ in range(2))
     with files.refuse_os_errors(problem):
         status = target.stat()

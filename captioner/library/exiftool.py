@@ -37,10 +37,10 @@ class Exiftool:
             raise UserError(f"--embed needs exiftool; see {where}")
 
     def run(self, photo: Path, *options: str) -> str:
-        """What exiftool prints about a photo, without warnings. Raises `UserError` if it ends."""
+        """What exiftool prints about a photo, without warnings; or why it prints nothing."""
         command = ["-q", "-q", *options, f"{photo}", "-echo3", _READY, "-execute"]
         if any("\n" in argument for argument in command):
-            raise UserError(f"exiftool cannot read {photo}: its name has a line break")
+            return "its name has a line break"
         with self._lock:
             try:
                 return self._answer(command, _SECONDS + photo.stat().st_size / _BYTES_A_SECOND)
@@ -81,8 +81,8 @@ class Exiftool:
             is_late = limit.finished.is_set()
         finally:
             limit.cancel()
-        reason = f"took more than {seconds:.0f} seconds" if is_late else "died"
-        raise UserError(f"exiftool {reason} at {command[-4]}")
+        self.close()
+        return f"exiftool took more than {seconds:.0f} seconds" if is_late else "exiftool died"
 
 
 def _end_with_parent() -> Callable[[], object] | None:

@@ -229,8 +229,9 @@ class Library:
         if not self._is_dry:
             self._remove_leftovers(photo.parent)
 
-    def _found(self, photo: Path) -> _Found:
-        paths = filter(os.path.isfile, chain(*self._beside.sidecars(photo)))
+    def _found(self, photo: Path, with_sidecars: bool = True) -> _Found:
+        places = self._beside.sidecars(photo) if with_sidecars else []
+        paths = filter(os.path.isfile, chain(*places))
         sidecars = {path: _packet(path) for path in paths}
         with files.refuse_os_errors(f"cannot read {photo}"):
             inside = read_inside(photo, self._exiftool)
@@ -295,7 +296,8 @@ class Library:
         captions = {line, words.caption, *map(str.strip, own_texts)}
         is_own = not old or texts.is_own(old, line, captions)
         replaced, copy = [], ""
-        if not is_own and not texts.is_own(old, line, self._own_captions(photo, "captioner")):
+        writers: tuple[Writer, ...] = ("captioner", "table") if words.by_person else ("captioner",)
+        if not is_own and not texts.is_own(old, line, self._own_captions(photo, *writers)):
             if not self._overwrite:
                 done.notes.append(f"{path} holds another text; {OPTION} replaces it")
                 done.kept = old
@@ -335,7 +337,7 @@ class Library:
         """Take captioner's words out of a photo, or of a sidecar, which goes if that made it."""
         if not is_embedded and _MARK not in files.read_bytes(path):
             return []
-        found = self._found(path) if is_embedded else None
+        found = self._found(path, with_sidecars=False) if is_embedded else None
         packets = found.packets if found else [_packet(path)]
         if not any(name.startswith("captioner:") for each in packets for name in each.properties):
             return []
@@ -346,7 +348,7 @@ class Library:
 
     def _replace(self, path: Path, content: bytes) -> bool:
         """Write a file unless it is so; in a dry run, check that it can be. Whether it changes."""
-        if os.path.isfile(path) and files.read_bytes(path) == content:
+        if os.path.lexists(path) and files.read_bytes(path) == content:
             return False
         if not self._is_dry:
             files.write_bytes(path, content)

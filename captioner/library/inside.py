@@ -12,7 +12,7 @@ from PIL import ExifTags, Image
 from PIL.IptcImagePlugin import getiptcinfo
 
 from captioner.errors import UserError, reason_of
-from captioner.files import RAW_SUFFIXES, Json, read_bytes
+from captioner.files import RAW_SUFFIXES, read_bytes
 from captioner.library.cameras import by_people
 from captioner.library.exiftool import Exiftool, has_exiftool
 from captioner.library.merge import IPTC_CAPTION, IPTC_KEYWORDS
@@ -20,12 +20,22 @@ from captioner.library.xmp import Properties
 
 _WITH_IPTC = ("JPEG", "MPO", "TIFF")
 _TEXTS = ("EXIF:ImageDescription", "EXIF:XPComment", "EXIF:UserComment", "PNG:Description")
-_TAGS = (*_TEXTS, "Comment", "EXIF:Make", "XMP", "IPTC:all", "FileType", "MIMEType")
+_TAGS = (
+    *_TEXTS,
+    "PNG:Description*",
+    "Comment",
+    "EXIF:Make",
+    "XMP",
+    "IPTC:all",
+    "FileType",
+    "MIMEType",
+)
 _DATA = re.compile("[\0-\x08]|^base64:")
 _BY_CAMERAS = (_TEXTS[0], _TEXTS[2], "Comment")  # Places that cameras write into, too.
 
-# Bytes of a file of which Pillow does not see the words, by format.
-_UNSEEN = {"GIF": b"XMP DataXMP", "PNG": b"Raw profile type ", "JPEG2000": b"uuid"}
+# In the content of a file whose words Pillow does not see, by format.
+_UNSEEN = {"GIF": rb"XMP DataXMP", "PNG": rb"Raw profile type ", "JPEG2000": rb"uuid|xml "}
+_UNSEEN |= {"PPM": rb"\AP\d\s*#", "JPEG": rb"ns\.adobe\.com/xmp/extension/"}
 
 
 @dataclass(frozen=True)
@@ -77,14 +87,16 @@ def _by_exiftool(photo: Path, exiftool: Exiftool) -> Mapping[str, list[str]]:
     """The values of `_TAGS`, by group and name."""
     tags = (f"-{tag}" for tag in _TAGS)
     answer = exiftool.run(photo, "-json", "-G0:4", "-a", "-b", *tags)
-    found: dict[str, Json] = {}
-    with suppress(ValueError):
+    try:
         (found,) = json.loads(answer, parse_int=str, parse_float=str)
+    except ValueError:
+        raise UserError(f"cannot read {photo}: {answer or 'exiftool says nothing'}") from None
     values: dict[str, list[str]] = {}
     for name, value in found.items():  # Such as "EXIF:Copy1:UserComment".
-        group, tag = name.split(":")[0], name.split(":")[-1]
-        texts = map(str, value if isinstance(value, list) else [value])
-        values.setdefault("Comment" if tag == "Comment" else f"{group}:{tag}", []).extend(texts)
+        key = f"{name.split(':')[0]}:{name.split(':')[-1]}"
+        key = "Comment" if key.endswith(":Comment") else key
+        key = "PNG:Description" if key.startswith("PNG:Description") else key  # -de, for German.
+        values.setdefault(key, []).extend(map(str, value if isinstance(value, list) else [value]))
     if not values.get("File:MIMEType", [""])[0].startswith("image/"):
         raise UserError(f"{photo} is not a photo that can be read")
     return values
@@ -122,7 +134,7 @@ def _by_pillow(photo: Path) -> Mapping[str, list[str]]:
         "IPTC:Caption-Abstract": iptc.get((2, 120)),
         "IPTC:Keywords": iptc.get((2, 25)),
         "File:FileType": kind,
-        "unseen": kind if kind in _UNSEEN and _UNSEEN[kind] in content else None,
+        "unseen": kind if re.search(_UNSEEN.get(kind, rb"\Z."), content) else None,
     }
     lists = {name: each if isinstance(each, list) else [each] for name, each in found.items()}
     return {name: [*map(_decoded, filter(None, each))] for name, each in lists.items()}

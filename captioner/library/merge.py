@@ -115,8 +115,9 @@ def undone(packet: Packet) -> Merged:
 
 def has_person(packet: Packet) -> bool:
     """Whether a packet holds more than captioner's words: a person's, or another program's."""
-    left = Packet(packet.replaced(undone(packet).properties), packet.name)
-    return bool(packet.properties.get(_BY)) or not left.is_empty
+    if packet.properties.get(_BY) or packet.is_several:
+        return True
+    return not Packet(packet.replaced(undone(packet).properties), packet.name).is_empty
 
 
 def is_own(packet: Packet) -> bool:
@@ -139,7 +140,7 @@ def _copies_of(name: str) -> str:
 
 def _cut(text: str, name: str) -> str:
     """The beginning of a text that IPTC has room for; no letter is cut."""
-    return text.encode()[: _LONGEST.get(name)].decode(errors="ignore").rstrip()
+    return text.encode(errors="ignore")[: _LONGEST.get(name)].decode(errors="ignore").rstrip()
 
 
 def _own_forms(properties: Properties, own_name: str, name: str) -> set[str]:
@@ -151,7 +152,7 @@ def _own_forms(properties: Properties, own_name: str, name: str) -> set[str]:
 
 def _parted(entries: Iterable[Entry], own: Collection[str]) -> tuple[list[Entry], list[str]]:
     """The entries of others, and captioner's texts."""
-    entries = [*entries]
+    entries, own = [*entries], {*own}
     gone = [text for _, text in entries if text in own]
     return [entry for entry in entries if entry[1] not in own], gone
 
@@ -199,7 +200,7 @@ def _set_keywords(done: Merged, keywords: Sequence[str], is_odd: bool) -> None:
     """Replace the keywords that captioner wrote; the copies keep those that a person took out."""
     new, own = done.properties, texts(done.properties, _OWN_SUBJECT)
     forms = _own_forms(new, _OWN_SUBJECT, IPTC_KEYWORDS)
-    there, in_iptc = texts(new, SUBJECT), texts(new, IPTC_KEYWORDS)
+    there, in_iptc = {*texts(new, SUBJECT)}, {*texts(new, IPTC_KEYWORDS)}
     taken_out = [word for word in own if word not in there]
     others = {*there, *in_iptc}.difference(forms).union(taken_out)
     by_others = {word.casefold() for word in others}

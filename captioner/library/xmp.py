@@ -119,8 +119,9 @@ class Packet:
         document = self._parsed()
         elements = [*document.within()]
         self._roots = [element for element in elements if element.name == "rdf:RDF"]
-        if not self._roots:
-            raise UserError(f"{name} is not XMP and was left alone")
+        if not self._roots or b"\0" in self.content:
+            raise UserError(f"{name} is not XMP in UTF-8, and was left alone")
+        self.is_several = len(self._roots) > 1
         self._parts = [part for root in self._roots for part in root.children]
         names = {name for element in elements for name in (element.name, *element.attributes)}
         names -= {name for name in names if name.startswith("x:")}
@@ -135,7 +136,7 @@ class Packet:
     @property
     def is_empty(self) -> bool:
         """Whether it has neither properties nor comments."""
-        return self._is_shell and len(self._roots) == 1 and not self._has_comments
+        return self._is_shell and not (self.is_several or self._has_comments)
 
     def replaced(self, new: Properties) -> bytes:
         """The content with other properties. Raises `UserError` if the packet has two `rdf:RDF`."""
@@ -145,7 +146,7 @@ class Packet:
             if name not in self.odd and not name.startswith("iptc:")
         }
         changed = [name for name in wanted if wanted[name] != self.properties.get(name, [])]
-        if changed and len(self._roots) > 1:
+        if changed and self.is_several:
             raise UserError(f"{self.name} has several rdf:RDF and was left alone")
         edits: list[tuple[int, int, str]] = []
         added: dict[str, Sequence[Entry]] = {}
@@ -165,7 +166,7 @@ class Packet:
         edits += [self._addition(added)] if added else []
         parts, start = [], 0
         for first, end, text in sorted(edits):
-            parts += [self.content[start:first], _NO_XML.sub("", text).encode()]
+            parts += [self.content[start:first], text.encode()]
             start = end
         return b"".join([*parts, self.content[start:]])
 
@@ -272,7 +273,8 @@ def _ordered(before: Sequence[Entry], entries: Iterable[Entry]) -> list[Entry]:
 
 def _item(language: str, text: str, tag: str = "rdf:li") -> str:
     opening = f"{tag} xml:lang={quoteattr(language)}" if language else tag
-    return f"<{opening}>{escape(text)}</{tag}>" if text else f"<{opening}/>"
+    clean = escape(_NO_XML.sub("", text))
+    return f"<{opening}>{clean}</{tag}>" if text else f"<{opening}/>"
 
 
 def _property(name: str, entries: Sequence[Entry]) -> str:

@@ -37,18 +37,3 @@ def photos(folder: Path, *names: str) -> Path:
 
 def captions(images: list[Example]) -> list[tuple[int | str, tuple[str, ...]]]:
     return [(image.image_id, image.captions) for image in images]
-
-
-def segment(number: int, content: bytes) -> bytes:
-    """A segment of JPEG."""
-    return bytes([255, number]) + (len(content) + 2).to_bytes(2, "big") + content
-
-
-def iptc(caption: bytes) -> bytes:
-    """A caption as IPTC's dataset 2:120."""
-    return b"\x1c\x02\x78" + len(caption).to_bytes(2, "big") + caption
-
-
-def photoshop(record: bytes) -> bytes:
-    """IPTC's datasets in a block of Photoshop."""
-    return b"8BIM\x04\x04\0\0" + len(record).to_bytes(4, "big") + record + bytes(len(record) % 2)

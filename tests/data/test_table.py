@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data_samples import captions, iptc, photos, photoshop, read, segment
+from data_samples import captions, photos, read
+from photo_samples import iptc, photoshop, segment
 from refusals import refuses
 from samples import own_packet, save_described, write_parquet, write_tar, write_xmp, xmp_packet
 
@@ -16,8 +17,8 @@ from captioner.caption.caption import Caption
 from captioner.data.example import Problems
 from captioner.data.readers import format_of, read_splits
 from captioner.data.sidecars import photo_descriptions
-from captioner.data.xmp import Description
 from captioner.errors import UserError
+from captioner.library import Words
 from captioner.outcomes import Failed
 from captioner.outputs.options import OutputOptions
 from captioner.outputs.outputs import opened_outputs
@@ -205,7 +206,7 @@ def test_problems_of_shards_are_counted_and_name_shard_and_member(tmp_path: Path
     refuses(sentence, read, None, tmp_path / "{0..1}/s/0.tar")
 
 
-OWN = Description("a dog", [])
+OWN = Words("a dog", [])
 
 
 def packet(description: str) -> bytes:
