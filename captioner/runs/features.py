@@ -86,10 +86,10 @@ def feature_stores(
             photos = {row % len(names) for row in store.unreadable}
             if not photos:
                 continue
-            first = f"{names[min(photos)]} the first"
+            first = f"{names[min(photos)]} the first; touch those that can be read now"
             if recipe.data.on_problem == "refuse":
-                advice = "set data.on_problem to skip, or delete it"
-                raise UserError(f"feature store {store.folder} lacks photos, {first}; {advice}")
+                advice = "or set data.on_problem to skip"
+                raise UserError(f"feature store {store.folder} lacks photos, {first}, {advice}")
             print(f"left out {counted(len(photos), 'photo')} that could not be read, {first}")
     return stores
 

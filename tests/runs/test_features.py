@@ -130,7 +130,8 @@ def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
     left_out, unreadable, train, _ = capsys.readouterr().out.splitlines()
     assert "left out 1 missing image (" in left_out
     assert str(tmp_path / "photos" / "1.png") in left_out
-    assert unreadable == "left out 1 photo that could not be read, 4.png the first"
+    first = "4.png the first; touch those that can be read now"
+    assert unreadable == f"left out 1 photo that could not be read, {first}"
     assert train == f"train: 4 images in {tmp_path / 'store' / 'train'}"
 
 
