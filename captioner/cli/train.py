@@ -26,7 +26,7 @@ def add_commands(commands: shared.Commands) -> None:
 
     usage, summary = "runs FOLDER [FOLDER ...] [options]", "compare training runs"
     parser, add = shared.add_parser(commands, run_runs, usage, summary)
-    add("folders", "FOLDER", "a run, or a folder of runs", nargs="+")
+    add("paths", "FOLDER", "a run, or a folder of runs", nargs="+")
     add("--against", "RUN", "compare each with this run, by the paired bootstrap")
     add = shared.add_group(parser, "output")
     shared.add_outputs(add, "write the table", "write the table, each interval as two columns")
@@ -110,7 +110,7 @@ def run_runs(arguments: argparse.Namespace) -> int:
 
     from captioner.runs.compare_runs import compare_runs
 
-    runs = compare_runs(arguments.folders, arguments.against)
+    runs = compare_runs(arguments.paths, arguments.against)
     for sentence in runs.problems:
         report(sentence)
     shared.write_scores(runs, arguments.json, arguments.csv)

@@ -104,7 +104,7 @@ def test_fields_left_out_come_from_the_model_that_a_config_names(run: Path) -> N
 def test_one_command_fine_tunes(run: Path, table: Path, tmp_path: Path, capsys: Output) -> None:
     out = tmp_path / "out"
     command = f"train {table} --start-from {run} --out {out} --device cpu --set training.epochs=60"
-    for change in ("learning_rate=0.03", "patience=9", "batch_size=2"):
+    for change in ("learning_rate=0.03", "patience=4", "batch_size=2"):
         command += f" --set training.{change}"
     assert main([*command.split(), "--set", "validation.score=ROUGE-L"]) == 0
     printed = capsys.readouterr().out
