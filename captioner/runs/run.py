@@ -29,7 +29,7 @@ from captioner.training.checkpoint import CHECKPOINT, Position, read_checkpoint
 from captioner.training.distributed import Processes
 from captioner.training.loop import Generated, Trainer, Validated, Validation
 from captioner.training.optimizer import ParameterGroups, make_optimizer
-from captioner.training.run_log import read_log, summary_writer
+from captioner.training.run_log import best_record, read_log, summary_writer
 
 Recipe = CaptioningRecipe | TranslationRecipe
 
@@ -240,7 +240,7 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
     """Print the epoch of the best model, if it gained nothing, and if the run stopped early."""
     score = task.recipe.validation.score
     settings = task.recipe.training
-    best = max(read_log(folder, score), key=lambda record: record[score])
+    best = best_record(read_log(folder), score)
     if epochs < settings.epochs:
         why = f"{settings.patience} validations without a better {score}"
         print(f"stopped early, after epoch {epochs} of {settings.epochs}: {why}")

@@ -19,7 +19,7 @@ from captioner.module_weights import fill
 from captioner.training.config import TrainingConfig
 
 CHECKPOINT = "last.safetensors"
-FORMAT = "captioner checkpoint 1"
+FORMAT = "captioner checkpoint 2"
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Position:
     epoch: int = 0  # Epochs done.
     step_in_epoch: int = 0  # Steps done in the current epoch.
     step: int = 0  # Steps done in all.
-    scores: list[float] = field(default_factory=list)  # One for each validation so far.
+    scores: list[list[float]] = field(default_factory=list)  # `deciding_scores` of validations.
     totals: dict[str, float] = field(default_factory=dict)  # Sums of the epoch's reports.
     scaling: dict[str, float] = field(default_factory=dict)  # The state of float16's scaler.
 
@@ -111,7 +111,7 @@ def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str
             header = file.metadata() or {}
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if header.get("format") != FORMAT:
-        raise UserError(f"{path} is not a checkpoint of a training run")
+        raise UserError(f"{path} is not a checkpoint of a training run by this version")
     if (made_by := header.get("processes", "1")) != str(world_size):
         fault = f"checkpoint {path} is of a run of {made_by} processes, not of {world_size}"
         raise UserError(f"{fault}: resume it with {made_by}, or start another run from its model")

@@ -21,7 +21,7 @@ from captioner.training.checkpoint import (
     save_checkpoint,
 )
 
-POSITION = Position(2, 3, 13, [0.1, 1 / 3], {"loss": 0.1 + 0.2})
+POSITION = Position(2, 3, 13, [[0.1, -1 / 3], [0.0, float("-inf")]], {"loss": 0.1 + 0.2})
 CPU, ONE = torch.device("cpu"), {"weight": torch.zeros(1)}
 DEVICES = [CPU, pytest.param(DEVICE, marks=needs_gpu)]
 
@@ -93,6 +93,10 @@ def test_everything_comes_back_bit_for_bit(tmp_path: Path, device: torch.device)
         (b"", "cannot be read"),
         (b"PK\x03\x04", "cannot be read"),
         (save(ONE, {}), "is not a checkpoint of a training run"),
+        (
+            save(ONE, {"format": "captioner checkpoint 1"}),
+            "is not .* of a training run by this version",
+        ),
         (save(ONE, {"format": FORMAT, "processes": "2"}), "is of a run of 2 processes, not of 1"),
     ],
 )
