@@ -52,7 +52,7 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     def raise_again(ignored: "sys.UnraisableHookArgs") -> None:
         if issubclass(ignored.exc_type, KeyboardInterrupt):
             signal.setitimer(signal.ITIMER_REAL, 0.01)  # Seconds, by when this has returned.
-        else:
+        elif not is_interrupted:  # Else it is of an object that was not made whole.
             report_ignored(ignored)
 
     _set_streams()

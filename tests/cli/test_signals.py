@@ -72,7 +72,8 @@ def run_callbacks(program: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_in_a_callback_ends_the_program(number: signal.Signals) -> None:
-    """Also SIGTERM where Ctrl-C is ignored, as `nohup` has it; other errors stay ignored."""
+    """Also SIGTERM where Ctrl-C is ignored, as `nohup` has it. Python still prints other errors,
+    but for those that an interrupt brings about."""
     program = f"""
 number = signal.Signals({number:d})
 if number == signal.SIGTERM:
@@ -87,7 +88,7 @@ def main(callback):
     global happen, is_hooked
     happen, is_hooked = interrupt, True
     callback()
-    time.sleep(60)
+    time.sleep(5)
     return 3
 
 for callback in CALLBACKS:
@@ -96,14 +97,20 @@ handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, s
 print(sys.unraisablehook is sys.__unraisablehook__, *map(int, handlers[1:]))
 happen = lambda: 1 / 0
 run_program(finalise)
+
+def main_with_an_object():
+    held = Finalised()
+    signal.raise_signal(signal.SIGTERM)
+
+print(run_program(main_with_an_object, "name"))
 """
     output, errors = run_callbacks(program).communicate(timeout=60)
     names = ("finalise", "drop_a_weak_reference", "end_a_generator", "collect", "fork")
     expected = [f"{name} 130" for name in (*names, "start_a_process")]
-    assert output.splitlines() == [*expected, "True 0 0"]
+    assert output.splitlines() == [*expected, "True 0 0", "130"]
     interrupts, _, rest = errors.partition("Exception ignored in: <function Finalised.__del__")
     assert interrupts == 6 * "name: interrupted\n"
-    assert rest.endswith("ZeroDivisionError: division by zero\n")
+    assert rest.endswith("ZeroDivisionError: division by zero\nname: interrupted\n")
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
@@ -140,9 +147,10 @@ print(retries)
         time.sleep(draw.uniform(0, 0.03))
         process.send_signal(draw.choice(SIGNALS))
         assert process.stdout.readline() == "130\n"
-    output, errors = process.communicate(timeout=60)
+    retries = int(process.stdout.readline())
+    _, errors = process.communicate(timeout=60)
     assert errors == count * "name: interrupted\n"
-    assert int(output) >= count / 4  # So often a callback swallowed one.
+    assert retries >= count / 2  # So often a callback swallowed one.
 
 
 START = """
