@@ -9,14 +9,13 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from captioner.errors import UserError, refuse_errors
-from captioner.files import atomic_path
 from captioner.memory_limits import check_memory
 from captioner.module_weights import fill
 from captioner.training.config import TrainingConfig
+from captioner.weight_files import write_weights
 
 CHECKPOINT = "last.safetensors"
 FORMAT = "captioner checkpoint 2"
@@ -64,8 +63,7 @@ def save_checkpoint(
     processes = str(len(random_states))
     header = {"format": FORMAT, "position": json.dumps(vars(position)), "processes": processes}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with atomic_path(path) as temporary, refuse_errors(f"cannot write {path}"):
-        save_file(tensors, temporary, metadata=header)
+    write_weights(path, tensors, header)
 
 
 def load_checkpoint(
