@@ -254,8 +254,11 @@ def test_photos_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
     assert [each.name for each in (*train, *validation)] == ["1.png", "1.png"]
     (tmp_path / "val" / "1.png").unlink()
     (tmp_path / "val" / "1.png").symlink_to(tmp_path / "train" / "1.png")
-    with pytest.raises(UserError, match=r"share 1 photo, '1\.png' among them"):
-        read_training(DataConfig(format="table", **found))
+    (tmp_path / "linked").symlink_to(tmp_path / "train")
+    for folder in ("val", "linked"):
+        found["validation_annotations"] = tmp_path / folder
+        with pytest.raises(UserError, match=r"share 1 photo, '1\.png' among them"):
+            read_training(DataConfig(format="table", **found))
 
 
 def test_exact_match_is_of_words_whatever_stands_between_them() -> None:
