@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from captioner import files
@@ -162,10 +162,12 @@ class _PhotoFinder:
     def __init__(self, folders: Sequence[Path], is_edited: bool) -> None:
         self._folders = folders
         self._is_edited = is_edited
+        self._names = cache(files.folder_names)
 
     def find(self, record: PhotoRecord) -> tuple[str, str]:
         """The photo of a record, and that of its name; "" where there is none."""
-        paths = (files.existing_path(with_suffix(each / record.image)) for each in self._folders)
+        typed = (with_suffix(each / record.image, self._names) for each in self._folders)
+        paths = (files.existing_path(path, self._names) for path in typed)
         named, digest = str(next(filter(os.path.isfile, paths), "")), record.photo_digest
         is_as_before = file_state(source_status(named)) == record.state and not record.is_by_person
         is_same = not digest or is_as_before or (named and photo_digest(named) in ("", digest))
