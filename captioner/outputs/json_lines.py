@@ -37,23 +37,23 @@ class JsonLines(Sink):
         Lines without a record are named and stay, but for an unfinished last one, of a killed run.
         A file without any record is refused.
         """
-        place, has_record, line = 0, False, b"\n"
+        place, others, line = 0, list[str](), b"\n"
         with files.opened_file(self.path, "--jsonl") as file:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
                 if len(line) == _LONGEST_LINE:
                     raise UserError(f"--jsonl {self.path} has an endless line; give another file")
                 is_begun = _BEGINNING.startswith(line[: len(_BEGINNING)])
                 if record := record_in(line):
-                    has_record = True
                     yield place, record
                 elif line.strip() and (line.endswith(b"\n") or not is_begun):
-                    what = f"line {number} of {self.path}"
-                    self.run.report(f"{what} is no record of `captioner caption`: it is left alone")
-                    self.places[what] = place
+                    others.append(f"line {number} of {self.path}")
+                    self.places[others[-1]] = place
                 place += len(line)
-        if place and not has_record:
+        if place and len(others) == len(self.places):
             what = "holds no results of `captioner caption`; give another file"
             raise UserError(f"--jsonl {self.path} {what}")
+        for other in others:
+            self.run.report(f"{other} is no record of `captioner caption`: it is left alone")
         if not line.endswith(b"\n"):
             self._append(b"\n")
             self.is_stale |= not record_in(line)
@@ -102,9 +102,12 @@ class JsonLines(Sink):
     def close(self) -> None:
         """Leave out the lines that others replace."""
         if self.is_stale:
-            with files.atomic_path(self.path) as path, path.open("wb") as new:
-                with open(self.path, "rb") as file:
-                    new.writelines(_line_at(file, place) for place in self.places.values())
+            with (
+                files.atomic_path(self.path) as temporary,
+                temporary.open("wb") as new,
+                open(self.path, "rb") as file,
+            ):
+                new.writelines(_line_at(file, place) for place in self.places.values())
 
 
 def _line_at(file: IO[bytes], place: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Words follow their photo by its digest: photos that are renumbered, swapped, replaced or edited."""
+"""Words follow their photo by its digest: renumbered, swapped, replaced and edited photos."""
 
 import csv
 import json
@@ -17,7 +17,8 @@ RESUME = [*CAPTION, ".", "--jsonl", "o.jsonl", "--resume", "--xmp"]
 
 
 def records() -> dict[str, dict[str, Any]]:
-    return {record["image"]: record for record in map(json.loads, Path("o.jsonl").open())}
+    found = map(json.loads, Path("o.jsonl").read_text().splitlines())
+    return {record["image"]: record for record in found}
 
 
 def correct(**captions: str) -> None:
@@ -120,7 +121,7 @@ def test_every_table_has_digests_and_write_goes_by_them(folder: Path) -> None:
     assert main([*CAPTION, "a.png", "b.png", *tables]) == 0
     digests = [photo_digest(name) for name in ("a.png", "b.png")]
     rows = [
-        [*csv.DictReader(Path("o.csv").open())],
+        [*csv.DictReader(Path("o.csv").read_text().splitlines())],
         parquet.read_table("o.parquet").to_pylist(),
         json.loads(Path("o.json").read_text()),
     ]

@@ -34,7 +34,7 @@ def test_an_output_of_another_package_gets_every_record(folder: Path, refused: R
     resumed = [*command, "--jsonl", "o.jsonl", "--resume"]
     assert main(resumed) == 0
     lines = Path("alt.html").read_text()
-    records = [json.loads(line) for line in Path("o.jsonl").open()]
+    records = [*map(json.loads, Path("o.jsonl").read_text().splitlines())]
     assert lines == "".join(
         f'<img src="{record["image"]}" alt="{record["caption"]}">\n' for record in records
     )
@@ -55,7 +55,7 @@ def test_json_lines_for_datasets_are_read_by_them_and_by_captioner(
     table = ["--jsonl", "data/metadata.jsonl", "--jsonl-for", "huggingface"]
     assert main([*CAPTION, "data", *table, "--json", "o.json"]) == 2
     Path("data/bad.png").unlink()
-    rows = [json.loads(line) for line in Path("data/metadata.jsonl").open()]
+    rows = [*map(json.loads, Path("data/metadata.jsonl").read_text().splitlines())]
     captions = {
         each["image"]: each.get("caption") for each in json.loads(Path("o.json").read_text())
     }
