@@ -183,7 +183,7 @@ def _article(item: PageItem, is_plain: bool = False) -> str:
 
 
 def _caption(caption: MappedCaption, text: str, is_plain: bool) -> str:
-    scores = [None] * len(caption.words)
+    scores: Sequence[float | None] = [None] * len(caption.words)
     if caption.word_confidence and not is_plain:
         scores = caption.word_confidence
     spans = []

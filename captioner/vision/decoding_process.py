@@ -204,7 +204,7 @@ def answer_requests() -> None:
             _send(answers, {"digest": digest})
             continue
         try:
-            photo = load(request["path"] or request["content"])
+            photo = load(source=request["path"] or request["content"])
         except UserError as error:
             _send(answers, {"error": str(error)})
             continue
