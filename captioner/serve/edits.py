@@ -36,8 +36,8 @@ class Edits:
             try:
                 self._replace(self._rows)
             except UserError as error:  # Such as a file that a container mounts by itself.
-                advice = "its folder should let captioner replace it"
-                raise UserError(f"{error}; for --edits {advice}") from None
+                advice = "--edits replaces its file: mount the folder, not the file alone"
+                raise UserError(f"{error}; {advice}") from None
 
     @property
     def edits(self) -> list[Edit]:

@@ -149,4 +149,4 @@ def test_a_table_that_edits_would_damage_is_refused(
     table.write_text("image,caption\na,b\n")
     busy = Mock(side_effect=OSError(16, "Device or resource busy"))  # A file that is mounted.
     monkeypatch.setattr("captioner.files.os.replace", busy)
-    assert "its folder should let captioner replace it" in refused(command)
+    assert "mount the folder, not the file alone" in refused(command)
