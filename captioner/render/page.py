@@ -183,7 +183,7 @@ def _article(item: PageItem, is_plain: bool = False) -> str:
 
 
 def _caption(caption: MappedCaption, text: str, is_plain: bool) -> str:
-    scores = [None] * len(caption.words)
+    scores: Sequence[float | None] = [None] * len(caption.words)
     if caption.word_confidence and not is_plain:
         scores = caption.word_confidence
     spans = []
@@ -218,7 +218,8 @@ def viewer_script() -> str:
     numbers = f"OVERLAY_STYLE = {json.dumps(asdict(STYLE))}, DOUBTFUL = {DOUBTFUL}"
     words = {language: sorted(word_list(language)) for language in ("en", "de", "fr")}
     texts = f"TEXTS = {static_file('texts.json')}, FUNCTION_WORDS = {json.dumps(words)}"
-    return f"const {numbers}, {texts};\n{static_file('viewer.js')}{static_file('cards.js')}"
+    scripts = map(static_file, ("maps.js", "viewer.js", "cards.js"))
+    return f"const {numbers}, {texts};\n{''.join(scripts)}"
 
 
 def web_page(

@@ -36,8 +36,8 @@ class Edits:
             try:
                 self._replace(self._rows)
             except UserError as error:  # Such as a file that a container mounts by itself.
-                advice = "its folder should let captioner replace it"
-                raise UserError(f"{error}; for --edits {advice}") from None
+                advice = "--edits replaces its file: mount the folder, not the file alone"
+                raise UserError(f"{error}; {advice}") from None
 
     @property
     def edits(self) -> list[Edit]:
@@ -49,24 +49,24 @@ class Edits:
     def save(self, edit: Edit) -> Edit:
         """Replace a photo's caption, or without a caption remove it, in the file first.
 
-        Returns the row, which has the name of the row that it replaces. Only a new row is appended:
+        Returns the row, with the folder of the one it replaces. Only a new photo's is appended:
         a reader never finds two of a photo.
         """
         with self._lock:
             self._read_again()
             earlier = self._rows_of(edit)
+            image, known = edit.image, [row.image for row in earlier]
             if len(earlier) > 1:
                 reason = "several photos have this name; send the photo_digest, too"
-                raise UserError(f"image {edit.image}: {reason}")
-            if not earlier and {*"/\\"} & {*edit.image}:
-                raise UserError(f"image {edit.image} names a folder; send the photo's name alone")
+                raise UserError(f"image {image}: {reason}")
+            if {*"/\\"} & {*image} and image not in known:
+                raise UserError(f"image {image} names a folder; send the photo's name alone")
             new = edit.model_copy(update={"caption": " ".join(edit.caption.split())})
             rows = [*self._rows, new]
-            if earlier:
-                kept = {"image": earlier[0].image}
-                kept["photo_digest"] = edit.photo_digest or earlier[0].photo_digest
-                new = new.model_copy(update=kept)
-                rows = [new if row is earlier[0] else row for row in self._rows]
+            for row in earlier:
+                new.photo_digest = new.photo_digest or row.photo_digest
+                new.image = row.image if row.image.endswith(f"/{image}") else image
+                rows = [new if each is row else each for each in self._rows]
             rows = [row for row in rows if row.caption]
             if earlier or not self._is_own:
                 self._replace(rows)

@@ -14,7 +14,7 @@ from captioner.caption.caption import Caption, sentence
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.render.page import jpeg_address
 from captioner.serve import Limits
-from captioner.vision.digest import DIGEST
+from captioner.vision.formats import DIGEST
 from captioner.vision.images import original_size
 
 _NAME = r"^[^\x00-\x1f\x7f]*$"  # Without control characters.

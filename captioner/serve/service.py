@@ -27,7 +27,7 @@ from captioner.translate.translated_captions import avoiding, translate_captions
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 from captioner.vision.decoding_process import DecodingPool
-from captioner.vision.digest import DIGEST
+from captioner.vision.formats import DIGEST
 from captioner.vision.images import original_size
 
 _DECODERS = 2  # Photos decoded at a time, which bounds the memory of decoding.

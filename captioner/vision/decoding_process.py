@@ -23,7 +23,7 @@ from PIL import Image
 from captioner.errors import UserError
 from captioner.files import JsonObject
 from captioner.memory_limits import allowed_cores
-from captioner.vision.formats import load_here, original_size
+from captioner.vision.formats import content_digest, load_here, original_size
 from captioner.vision.pixels import BUDGET, HELD, ORIGINAL_SIZE
 
 MEMORY = HELD + 100_000_000  # Bytes that a process may allocate, where the system can limit it.
@@ -181,8 +181,6 @@ def answer_requests() -> None:
     os.dup2(silence, 2)  # Decoders print about damaged files.
     requests = queue.SimpleQueue[Message]()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
-    from captioner.vision.digest import content_digest  # Not above: it imports this module.
-
     limit_memory()
     requests.get()
     _send(answers, {})
@@ -204,7 +202,7 @@ def answer_requests() -> None:
             _send(answers, {"digest": digest})
             continue
         try:
-            photo = load(request["path"] or request["content"])
+            photo = load(source=request["path"] or request["content"])
         except UserError as error:
             _send(answers, {"error": str(error)})
             continue

@@ -1,5 +1,6 @@
 """Given captions: scored and mapped as those that the search finds."""
 
+import html
 import json
 from pathlib import Path
 
@@ -31,7 +32,7 @@ ON_A_LINE = "Anna's dog (left) runs — in New York!"
 
 
 def test_a_given_sentence_stays_as_it_was_typed(folder: Path, capsys: Output) -> None:
-    outputs = ["--jsonl", "t.jsonl", "--csv", "t.csv", "--text", "--xmp"]
+    outputs = ["--jsonl", "t.jsonl", "--csv", "t.csv", "--text", "--xmp", "--html", "t.html"]
     assert main([*CAPTION, "a.png", "--given", TYPED, *outputs]) == 0
     assert capsys.readouterr().out.startswith(f"{ON_A_LINE}  (log-probability -")
     assert Path("a.txt").read_text(encoding="utf-8") == f"{ON_A_LINE}\n"
@@ -41,6 +42,8 @@ def test_a_given_sentence_stays_as_it_was_typed(folder: Path, capsys: Output) ->
     assert record["keywords"] == ["Anna", "dog", "New York"]
     assert ON_A_LINE in Path("t.csv").read_text(encoding="utf-8")
     assert ON_A_LINE in Path("a.xmp").read_text(encoding="utf-8")
+    page = Path("t.html").read_text(encoding="utf-8")
+    assert page.count(f'alt="{html.escape(ON_A_LINE)}"') == 1
 
 
 def test_typed_sentences_in_python(tiny_captioner: Captioner) -> None:

@@ -74,12 +74,18 @@ def test_photos_of_one_name_have_an_edit_each_which_follows_its_photo(tmp_path: 
     edits.save(edit("1.jpg", "a dog", ONE, "en"))  # In place of the row of its name.
     edits.save(edit("1.jpg", "ein Hund", OTHER, "de"))
     edits.save(edit("renamed.jpg", "a red dog", ONE))
+    edits.save(edit("1.jpg", "a red dog", ONE))
     with pytest.raises(UserError, match="several photos have this name"):
         edits.save(edit("1.jpg", "which?"))
+    edits.save(edit("renamed.jpg", "a red dog", ONE))
+    edits.save(edit("2.jpg", "a cat", "3" * 64))  # Another photo's, as far as one knows.
+    edits.save(edit("2.jpg", "", "3" * 64))
+    edits.save(edit("trip/2.jpg", "a bird", "4" * 64))
+    assert edits.save(edit("2.jpg", "a red bird", "4" * 64)).image == "trip/2.jpg"
     edits.save(edit("trip/2.jpg", ""))
     with pytest.raises(UserError, match="names a folder"):
         edits.save(edit("trip/2.jpg", "a cat"))
-    assert table.read_text() == f"{HEADER}1.jpg,a red dog,,{ONE}\n1.jpg,ein Hund,de,{OTHER}\n"
+    assert table.read_text() == f"{HEADER}renamed.jpg,a red dog,,{ONE}\n1.jpg,ein Hund,de,{OTHER}\n"
 
 
 def test_what_others_change_in_the_table_stays(tmp_path: Path) -> None:
@@ -143,4 +149,4 @@ def test_a_table_that_edits_would_damage_is_refused(
     table.write_text("image,caption\na,b\n")
     busy = Mock(side_effect=OSError(16, "Device or resource busy"))  # A file that is mounted.
     monkeypatch.setattr("captioner.files.os.replace", busy)
-    assert "its folder should let captioner replace it" in refused(command)
+    assert "mount the folder, not the file alone" in refused(command)
