@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from captioner.render.page import PageItem, PageWriter
 class Drawing(Sink):
     """A file for each photo, or one of this name for a single photo."""
 
-    is_drawn = is_incremental = keeps_all = True
     option, suffix = "", ""
     suffixes: tuple[str, ...] = ()
 
@@ -44,8 +44,8 @@ class Drawing(Sink):
         return {self.option: os.fspath(Path(self.path if self._is_file else inside))}
 
     def draw(self, record: PhotoRecord) -> None:
-        """Draw the caption."""
-        if record.drawn:
+        """Draw the caption, unless an earlier run did."""
+        if record.drawn and not (record.saved and self.has_files(record)):
             for option, path in self.files(record.image).items():
                 self.write(record.drawn, path)
                 record.files = {**record.files, option: path}
@@ -75,7 +75,7 @@ class Gif(Drawing):
         caption.gif(path, self.run.options.strength)
 
 
-class WordPictures(Drawing):
+class WordMaps(Drawing):
     """A folder for each photo, with a JPEG a word."""
 
     option = "words"
@@ -83,18 +83,21 @@ class WordPictures(Drawing):
     def write(self, caption: Caption, path: str) -> None:
         """Write the pictures, in place of those of an earlier caption; photos stay."""
         with files.refuse_os_errors(f"cannot replace the pictures in {path}"):
-            inputs = {os.path.realpath(photo) for photo in self.run.photos if path in photo}
             for picture in Path(path).glob("*_*"):
-                is_photo = os.path.realpath(picture) in inputs
+                is_photo = files.real_path(picture) in self._inputs
                 if WORD_PICTURE.fullmatch(picture.name) and not is_photo:
                     picture.unlink()
         save_word_images(path, *caption.drawn(), self.run.options.strength)
+
+    @cached_property
+    def _inputs(self) -> set[str]:
+        return set(map(files.real_path, self.run.photos))
 
 
 class Page(Sink):
     """One page of all photos, on which to point at words."""
 
-    is_drawn = needs_all = keeps_all = True
+    needs_all = True
 
     def __init__(self, path: str, run: Run) -> None:
         super().__init__(path, run)

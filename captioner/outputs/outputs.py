@@ -1,7 +1,7 @@
 """Gives captions to all sinks of a run; resumes from JSON lines."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.metadata import entry_points
@@ -16,7 +16,7 @@ from captioner.library import Library
 from captioner.memory_limits import allowed_cores
 from captioner.outcomes import MOST_WORKERS, Failed, in_background
 from captioner.outputs.descriptions import Descriptions
-from captioner.outputs.drawings import Gif, Overlay, Page, WordPictures
+from captioner.outputs.drawings import Gif, Overlay, Page, WordMaps
 from captioner.outputs.json_lines import JsonLines
 from captioner.outputs.options import CaptionSource, OutputOptions
 from captioner.outputs.origin import origin_of
@@ -29,17 +29,9 @@ from captioner.vision.digest import photo_digest
 from captioner.vision.images import ImageSource, Report, load_image
 from captioner.vision.shards import source_status
 
-Sinks = Mapping[str, type[Sink]]
-
-DRAWN: Sinks = {
-    "overlay": Overlay,
-    "gif": Gif,
-    "words": WordPictures,
-    "html": Page,
-    "save_maps": SavedMaps,
-}
-DESCRIPTIONS: Sinks = {"describes_photos": Descriptions}
-TABLES: Sinks = {"jsonl": JsonLines, "parquet": Parquet, "json_file": Json, "csv": Csv}
+DRAWN = {"overlay": Overlay, "gif": Gif, "words": WordMaps, "html": Page, "save_maps": SavedMaps}
+OTHERS = {"describes_photos": Descriptions}
+TABLES = {"jsonl": JsonLines, "parquet": Parquet, "json_file": Json, "csv": Csv}
 """The sinks by option, in the order in which a record passes them. Those of other packages, entry
 points of the group `captioner.outputs`, come before the tables."""
 
@@ -47,7 +39,7 @@ FAILURES = ("unreadable", "not written")
 """Outcomes of photos for which a run ends with exit code 2."""
 
 
-def sinks_of(run: Run, kinds: Sinks) -> list[Sink]:
+def sinks_of(run: Run, kinds: Mapping[str, type[Sink]]) -> list[Sink]:
     """The sinks that the options of a run ask for."""
     given = {option: getattr(run.options, option) for option in kinds}
     return [kinds[option](str(value), run) for option, value in given.items() if value]
@@ -77,7 +69,7 @@ class Outputs:
         self.finished: set[str] = set()
         self._run = run
         self._drawn = sinks_of(run, DRAWN)
-        self._others = [*sinks_of(run, DESCRIPTIONS), *other_sinks(run)]
+        self._others = [*sinks_of(run, OTHERS), *other_sinks(run)]
         self._tables = sinks_of(run, TABLES)
         self._check_paths()
         self._origin = origin_of(source) if run.options.tables else {}
@@ -113,13 +105,17 @@ class Outputs:
         The `error` of a record says why a photo failed, or what could not be written.
         """
         if self._resumed:
-            incremental = (Descriptions, JsonLines)  # They have what an earlier run gave them.
-            sinks = [*self._others, *self._tables]
-            is_all = not all(isinstance(sink, incremental) for sink in sinks)
-            for record in self._resumed.records(everything=is_all):
-                self._add(record)
-                if record.error:
-                    self._run.report(record.error)
+            incremental = (
+                Descriptions,
+                JsonLines,
+                SavedMaps,
+            )  # They have what an earlier run gave them.
+            are_new = [not isinstance(sink, incremental) for sink in self._others + self._tables]
+            for record in self._resumed.records(everything=any(are_new)):
+                if record.image not in self.remaining:
+                    self._add(record)
+                    if record.error:
+                        self._run.report(record.error)
             captions = chain(self._resumed.replaced, captions)
         workers = min(allowed_cores(), MOST_WORKERS) if self._drawn else 0
         for record in in_background(self._draw, map(self._record, captions), workers):
@@ -140,7 +136,8 @@ class Outputs:
         record = PhotoRecord(**fields)
         if before := self._resumed and self._resumed.read(name):
             record.own_texts = before.by_model
-            if before.is_by_person and name not in self._without_record:
+            is_kept = before.is_by_person or name in self.finished
+            if is_kept and name not in self._without_record:
                 record, before.error = before, ""
         record.made = made
         if isinstance(item, Failed):
@@ -153,39 +150,28 @@ class Outputs:
 
     def _draw(self, record: PhotoRecord) -> PhotoRecord:
         """Write a photo's drawings, as large as they are: the model may see fewer pixels."""
-        name, made, sinks = record.image, record.made, self._drawers(record)
-        if sinks and made and made.words and made.region:
-            source, seconds = self._run.photos[name], self._run.options.decoding_seconds
+        made = record.made
+        if self._drawn and made and made.words and made.region:
+            source, seconds = self._run.photos[record.image], self._run.options.decoding_seconds
             load = partial(load_image, sufficient_side=DRAWN_SIDE, decoding_seconds=seconds)
             with _noted(record):
                 record.drawn = made.of_photo(load(source), made.region)
-            for sink in sinks:
+            for sink in self._drawn:
                 with _noted(record):
                     sink.draw(record)
             record.drawn = None
         return record
 
-    def _drawers(self, record: PhotoRecord) -> Sequence[Sink]:
-        """The sinks that take a photo's maps: of a finished one, those that need all."""
-        if record.image in self._without_record or not record.made:
-            return ()
-        is_finished = record.image in self.finished
-        return [sink for sink in self._drawn if sink.needs_all or not is_finished]
-
     def _add(self, record: PhotoRecord) -> None:
         """Give a record to its sinks, and count its outcome."""
-        sinks = [*self._drawers(record)]
-        is_again = record.made is not None and record.image in self.finished  # For its maps.
-        if not is_again and record.image not in self._without_record:
-            is_sure = record.is_sure(self._run.options.min_confidence)
-            tables = self._tables if is_sure else self._tables[: bool(self._resumed)]
-            sinks += [*(self._others if is_sure else []), *tables]
-        for sink in sinks:
-            if sink in self._tables:
+        is_sure = record.is_sure(self._run.options.min_confidence)
+        is_left_out = record.image in self._without_record
+        for sink in () if is_left_out else [*self._drawn, *(self._others if is_sure else [])]:
+            with _noted(record):
                 sink.add(record)
-            else:
-                with _noted(record):
-                    sink.add(record)
+        tables = self._tables if is_sure else self._tables[: bool(self._resumed)]
+        for sink in () if is_left_out else tables:
+            sink.add(record)
         self._count(record)
 
     def _count(self, record: PhotoRecord) -> None:

@@ -19,7 +19,6 @@ from captioner.tables import parquet_table, pyarrow_library, write_csv
 class Table(Sink):
     """Rows of one kind of file."""
 
-    is_table = True
     encoding = "utf-8"
 
     def __init__(self, path: str, run: Run) -> None:
