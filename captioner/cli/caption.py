@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -105,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     paths, standard_input = _read_paths(arguments)
 
     from captioner.library import SHARED
-    from captioner.outputs.outputs import FAILURES, opened_outputs
+    from captioner.outputs.outputs import opened_outputs
     from captioner.progress import counted_by, progress_bar
     from captioner.vision.images import ignore
     from captioner.vision.shards import find_photos
@@ -127,16 +128,29 @@ def run(arguments: argparse.Namespace) -> int:
         has_bar = total > arguments.batch_size and not options.quiet
         prints = _prints(options, has_bar)
         captions = chain(failures, _captions(arguments, source, outputs.remaining))
+        counts: Counter[str] = Counter()
         with progress_bar("captioning", total, "photos", shown=has_bar) as progress:
             for record in counted_by(progress, outputs.write(captions)):
+                is_new = record.image not in outputs.finished  # Or captioned again for its maps.
                 with progress.external_write_mode():
-                    if prints and record.made and record.image not in outputs.finished:
+                    if prints and record.made and is_new:
                         print_captions(record, arguments, is_alone)
                     if record.error and record.error != SHARED:
                         report(record.error)
-    if outputs.counts.total() and len(photos) + len(failures) > 1 and not options.quiet:
-        report(outputs.summary())
-    return 2 if any(outputs.counts[outcome] for outcome in FAILURES) else 0
+                if is_new or record.error:
+                    counts[record.outcome] += 1
+                    counts["not sure"] += record.outcome == "captioned" and record.sure is False
+    if counts and len(photos) + len(failures) > 1 and not options.quiet:
+        report(_summary(counts))
+    return 2 if counts["unreadable"] or counts["not written"] else 0
+
+
+def _summary(counts: Counter[str]) -> str:
+    """How many photos were captioned, and how many were not; each counts once."""
+    unsure = f" ({counts['not sure']:,} not sure)" if counts["not sure"] else ""
+    others = ("kept a person's words", "unreadable", "not written")
+    parts = [f"{counts[name]:,} {name}" for name in others if counts[name]]
+    return ", ".join([f"{counts['captioned']:,} captioned{unsure}", *parts])
 
 
 def _prints(options: OutputOptions, has_bar: bool) -> bool:

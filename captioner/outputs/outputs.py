@@ -1,6 +1,5 @@
 """Gives captions to all sinks of a run; resumes from JSON lines."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -35,9 +34,6 @@ TABLES = {"jsonl": JsonLines, "parquet": Parquet, "json_file": Json, "csv": Csv}
 """The sinks by option, in the order in which a record passes them. Those of other packages, entry
 points of the group `captioner.outputs`, come before the tables."""
 
-FAILURES = ("unreadable", "not written")
-"""Outcomes of photos for which a run ends with exit code 2."""
-
 
 def sinks_of(run: Run, kinds: Mapping[str, type[Sink]]) -> list[Sink]:
     """The sinks that the options of a run ask for."""
@@ -61,29 +57,28 @@ class Outputs:
 
     finished: photos whose captions an earlier run has left; what they lack is written.
     remaining: those to caption: the others, or all if a sink needs their maps.
-    counts: the photos of each outcome.
     """
 
     def __init__(self, run: Run, source: CaptionSource) -> None:
-        self.counts: Counter[str] = Counter()
         self.finished: set[str] = set()
         self._run = run
         self._drawn = sinks_of(run, DRAWN)
         self._others = [*sinks_of(run, OTHERS), *other_sinks(run)]
         self._tables = sinks_of(run, TABLES)
+        self.sinks = [*self._drawn, *self._others, *self._tables]
         self._check_paths()
         self._origin = origin_of(source) if run.options.tables else {}
-        self._without_record: dict[str, str] = {}  # Outcomes of photos that get none.
+        self._without_record: set[str] = set()
         self._resumed: Resumed | None = None
         if run.options.resumes and self._tables and isinstance(self._tables[0], JsonLines):
             self._resumed = Resumed(run, self._tables[0], self._drawn, self._others)
             self._resumed.find(self._origin, [*source.search])
             self.finished = self._resumed.finished
-            self._without_record = {each.name: "not written" for each in self._resumed.replaced}
+            self._without_record = {each.name for each in self._resumed.replaced}
         elif run.options.resumes:  # By --text alone.
             self.finished = {*filter(Library().has_text, run.photos)}
         done = set() if any(sink.needs_all for sink in self._drawn) else self.finished
-        done = done | self._without_record.keys()
+        done = done | self._without_record
         self.remaining = {name: run.photos[name] for name in run.photos if name not in done}
 
     def _check_paths(self) -> None:
@@ -100,7 +95,7 @@ class Outputs:
         files.remove_leftovers(Path(path) for option, path in drawings if option != "words")
 
     def write(self, captions: Iterable[Caption | Failed]) -> Iterator[PhotoRecord]:
-        """Give captions, and what an earlier run left, to all sinks; yields the new records.
+        """Give captions, and what an earlier run left, to all sinks; yields new and failed records.
 
         The `error` of a record says why a photo failed, or what could not be written.
         """
@@ -115,7 +110,7 @@ class Outputs:
                 if record.image not in self.remaining:
                     self._add(record)
                     if record.error:
-                        self._run.report(record.error)
+                        yield record
             captions = chain(self._resumed.replaced, captions)
         workers = min(allowed_cores(), MOST_WORKERS) if self._drawn else 0
         for record in in_background(self._draw, map(self._record, captions), workers):
@@ -128,7 +123,7 @@ class Outputs:
         state = file_state(source_status(self._run.photos.get(name, name)))
         if isinstance(item, Caption) and item.status and file_state(item.status) != state:
             item = Failed(name, f"{name} changed while it was captioned; caption it again")
-            self._without_record[name] = "unreadable"
+            self._without_record.add(name)
         fields: JsonObject = {**self._origin, "image": name}
         if isinstance(item, Caption):
             made = item.with_keywords(self._run.options.keywords)
@@ -136,8 +131,9 @@ class Outputs:
         record = PhotoRecord(**fields)
         if before := self._resumed and self._resumed.read(name):
             record.own_texts = before.by_model
-            is_kept = before.is_by_person or name in self.finished
-            if is_kept and name not in self._without_record:
+            if name in self._without_record:
+                record.saved = before.saved
+            elif before.is_by_person or name in self.finished:
                 record, before.error = before, ""
         record.made = made
         if isinstance(item, Failed):
@@ -163,7 +159,7 @@ class Outputs:
         return record
 
     def _add(self, record: PhotoRecord) -> None:
-        """Give a record to its sinks, and count its outcome."""
+        """Give a record to its sinks."""
         is_sure = record.is_sure(self._run.options.min_confidence)
         is_left_out = record.image in self._without_record
         for sink in () if is_left_out else [*self._drawn, *(self._others if is_sure else [])]:
@@ -172,40 +168,6 @@ class Outputs:
         tables = self._tables if is_sure else self._tables[: bool(self._resumed)]
         for sink in () if is_left_out else tables:
             sink.add(record)
-        self._count(record)
-
-    def _count(self, record: PhotoRecord) -> None:
-        """Count the outcome of a photo, once; of an earlier run's, if its words were written."""
-        made, is_kept = record.made, record.image in self.finished
-        outcome = "captioned"
-        is_by_person = record.is_by_person and not (made and made.given)
-        if record.error:
-            failed = "not written" if made or is_kept else "unreadable"
-            outcome = self._without_record.get(record.image, failed)
-        elif is_kept:
-            return
-        elif is_by_person or (record.described and record.described.kept):
-            outcome = "kept a person's words"
-        self.counts[outcome] += 1
-        self.counts["not sure"] += outcome == "captioned" and record.sure is False
-
-    def summary(self) -> str:
-        """How many photos were captioned, and how many were not; each counts once."""
-        unsure = f" ({self.counts['not sure']:,} not sure)" if self.counts["not sure"] else ""
-        others = ("kept a person's words", *FAILURES)
-        parts = [f"{self.counts[name]:,} {name}" for name in others if self.counts[name]]
-        return ", ".join([f"{self.counts['captioned']:,} captioned{unsure}", *parts])
-
-    def close(self) -> None:
-        """Close all sinks. One that cannot be written does not stop the others."""
-        problems = []
-        for sink in (*self._drawn, *self._others, *self._tables):
-            try:
-                sink.close()
-            except UserError as error:
-                problems.append(str(error))
-        if problems:
-            raise UserError("; ".join(dict.fromkeys(problems)))
 
 
 @contextmanager
@@ -234,5 +196,6 @@ def opened_outputs(
             stack.enter_context(files.file_lock(path))
             files.remove_temporaries_of(path)
         outputs = Outputs(Run(options, photos, report), source)
-        stack.callback(outputs.close)
+        for sink in outputs.sinks:  # One that cannot be written does not stop the others.
+            stack.callback(sink.close)
         yield outputs

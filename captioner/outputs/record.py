@@ -112,6 +112,15 @@ class PhotoRecord(CaptionFields):
         is_failed = "caption" not in self.model_fields_set
         return is_failed or self.is_by_person or (self.confidence or 0) >= least
 
+    @property
+    def outcome(self) -> str:
+        """What became of the photo in this run."""
+        if self.error:
+            return "not written" if self.made or self.saved else "unreadable"
+        is_kept = self.is_by_person and not (self.made and self.made.given)
+        is_kept = is_kept or bool(self.described and self.described.kept)
+        return "kept a person's words" if is_kept else "captioned"
+
     def add_problem(self, problem: str) -> None:
         """Note what could not be written, once."""
         if problem not in self.error.split("; "):
