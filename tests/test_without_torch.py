@@ -1,6 +1,7 @@
 """What needs no torch runs where importing it fails, and the rest says what to install."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -103,7 +104,7 @@ make_app(Service(model, {"de": captioner.load_translator()}))
         (["caption", "photo.jpg", "--precision", "bfloat16"], "auto in bfloat16 needs torch"),
         (["caption", "photo.jpg", "--device", "cuda"], "device cuda in float32 needs torch"),
         (["caption", "photo.jpg", "--sample"], "sampling needs torch"),
-        (["caption", "photo.jpg", "--model", "."], "model config config.json does not exist"),
+        (["caption", "photo.jpg", "--model", "."], f"{os.sep}config.json does not exist"),
         (["export", "default", "folder"], "torch"),
         (["calibrate", "model", "--annotations", "references.json"], "model"),
     ],
