@@ -160,7 +160,7 @@ def write_xmp(path: Path, words: Words, overwrite: bool = False) -> Merged:
     """Merge words into a sidecar, of a photo that no person described."""
     packet = Packet(path.read_bytes() if path.exists() else None, f"{path}")
     done = merged(packet, words, overwrite, keywords_only=False)
-    path.write_bytes(packet.replaced(done.properties))
+    path.write_bytes(packet.replaced(done.properties) or path.read_bytes())
     return done
 
 
@@ -173,7 +173,7 @@ def xmp_texts(content: bytes | Path, name: str) -> list[str]:
 def words_of_person(photo: Path) -> str:
     """The description of a photo by a person, whether captioner wrote it or not; "" if none."""
     with Library() as library:
-        return next(iter(library.said(str(photo)).by("person", "table")), "")
+        return next((each.text for each in library.said(str(photo)) if each.by != "captioner"), "")
 
 
 def xmp_packet(properties: str) -> bytes:
@@ -189,7 +189,8 @@ def xmp_packet(properties: str) -> bytes:
 def own_packet(words: Words) -> bytes:
     """A packet as captioner writes it into a photo."""
     packet = Packet(None, "new")
-    return packet.replaced(merged(packet, words, overwrite=False, keywords_only=False).properties)
+    done = merged(packet, words, overwrite=False, keywords_only=False)
+    return packet.replaced(done.properties) or b""
 
 
 def save_described(path: Path, xmp: bytes = b"", **tags: Any) -> Path:

@@ -189,7 +189,7 @@ def _description(photo: Path, library: Library, problems: Problems) -> tuple[str
     """The first description that counts, else captioner's, whose last value is True."""
     described: Sequence[Description] = ()
     try:
-        described = library.said(str(photo)).descriptions
+        described = library.said(str(photo))
     except UserError as error:
         problems.add("unreadable description", str(error))
     usable = (

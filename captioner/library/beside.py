@@ -7,14 +7,12 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 
 from captioner import files
 from captioner.library.words import Program
 
 _SIDECAR_FOR = re.compile(rb"""SidecarForExtension(?:\s*=\s*["']|>)\s*(\w+)""")
-_FOLDERS = 16
 ENDINGS = (".xmp", ".txt")
 """Of the files beside photos."""
 
@@ -26,8 +24,7 @@ class Beside:
     """
 
     def __init__(self) -> None:
-        self.names = lru_cache(_FOLDERS)(_names)
-        self._stems = lru_cache(_FOLDERS)(self._list_stems)
+        self._names = lru_cache(16)(_names)
 
     def sidecars(self, photo: Path) -> list[list[Path]]:
         """The places of sidecars: `photo.xmp` in any case, then `photo.jpg.xmp` in any case.
@@ -35,12 +32,10 @@ class Beside:
         The exact name stands first, also if there is no such file. A `photo.xmp` of another file,
         such as a raw one (`photoshop:SidecarForExtension`), is left out.
         """
-        names = self.names(photo.parent)
-        is_alone = len(names.get(_folded(photo.name), ())) < 2  # Else case tells photos apart.
+        is_alone = len(self._alike(photo)) < 2  # Else case tells photos apart.
         places = []
         for exact in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
-            alike = map(exact.with_name, names.get(_folded(exact.name), ()))
-            found = [path for path in alike if is_alone or path.stem == exact.stem]
+            found = [path for path in self._alike(exact) if is_alone or path.stem == exact.stem]
             places.append([*dict.fromkeys([exact, *found])])
         return [[path for path in places[0] if not _is_of_other(path, photo)], places[1]]
 
@@ -54,42 +49,40 @@ class Beside:
         short, long = self.sidecars(photo)
         is_of_other = self.raw_suffix(photo) not in ("", photo.suffix.lower())
         places = long if program != "lightroom" or is_of_other else [*short, *long]
-        names = self.names(photo.parent)
-        there = (path for path in places if path.name in names.get(_folded(path.name), ()))
-        return next(there, places[0])
+        return next((path for path in places if path in self._alike(path)), places[0])
 
     def text(self, photo: Path) -> Path:
         """The text of a photo."""
         exact = photo.with_suffix(".txt")
-        alike = self.names(photo.parent).get(_folded(exact.name), ())
-        return exact if exact.name in alike or len(alike) != 1 else exact.with_name(alike[0])
+        alike = self._alike(exact)
+        return exact if exact in alike or len(alike) != 1 else alike[0]
 
     def raw_suffix(self, photo: Path) -> str:
         """The suffix of a raw file of this name, whose is `photo.xmp`; "" without one."""
-        names = self.names(photo.parent)
-        suffixes = sorted(files.RAW_SUFFIXES)
-        return next((each for each in suffixes if _folded(photo.stem + each) in names), "")
+        suffixes = {path.suffix.lower() for path in self.namesakes(photo)}
+        return min(suffixes & files.RAW_SUFFIXES, default="")
 
-    def has_namesake(self, photo: Path) -> bool:
-        """Whether a file has the photo's name but for the ending, and is no sidecar or text."""
-        return any(name != photo.name for name in self._stems(photo.parent).get(photo.stem, ()))
+    def namesakes(self, photo: Path) -> list[Path]:
+        """The files with the photo's name but for the ending, which are no sidecars or texts."""
+        return self._alike(photo.with_suffix(""))
 
-    def _list_stems(self, folder: Path) -> Mapping[str, Sequence[str]]:
-        stems: dict[str, list[str]] = {}
-        for name in chain.from_iterable(self.names(folder).values()):
-            stem, ending = os.path.splitext(name)
-            if ending.lower() not in ENDINGS:
-                stems.setdefault(stem, []).append(name)
-        return stems
+    def _alike(self, path: Path) -> list[Path]:
+        names = self._names(path.parent).get(_folded(path.name), ())
+        return [path.with_name(name) for name in names]
 
 
 def _names(folder: Path) -> Mapping[str, Sequence[str]]:
-    """The names in a folder by the form that file systems which ignore case compare."""
-    names: dict[str, tuple[str, ...]] = {}
+    """The names in a folder by the form that file systems which ignore case compare.
+
+    Those of photos and others also by their stems, but of sidecars, texts and their copies.
+    """
+    names: dict[str, list[str]] = {}
     with suppress(OSError, ValueError):
         for name in sorted(os.listdir(folder)):
-            form = _folded(name)
-            names[form] = (*names.get(form, ()), name)
+            stem, ending = os.path.splitext(name)
+            is_beside = {ending.lower(), os.path.splitext(stem)[1].lower()} & {*ENDINGS}
+            for form in {name, name if is_beside else stem}:
+                names.setdefault(_folded(form), []).append(name)
     return names
 
 
@@ -102,7 +95,8 @@ def _is_of_other(sidecar: Path, photo: Path) -> bool:
     """Whether a sidecar says that it is of a file with another suffix, such as a raw file."""
     with suppress(OSError, ValueError):
         if found := _SIDECAR_FOR.search(sidecar.read_bytes().replace(b"\0", b"")):
-            return _type_of(found[1].decode("latin-1")) != _type_of(photo.suffix[1:])
+            types = (_type_of(suffix) for suffix in (found[1].decode("latin-1"), photo.suffix[1:]))
+            return len({*types}) > 1
     return False
 
 

@@ -1,5 +1,6 @@
 """A process of exiftool, which reads and writes one photo after the other."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -11,16 +12,15 @@ from functools import partial
 from pathlib import Path
 from threading import Lock, Timer
 
+from captioner import files
 from captioner.errors import UserError
+
+TEMPORARY = ".embedded"
+"""Suffix of temporary files beside photos; by that of a WebP, exiftool does not know its format."""
 
 _SECONDS = 60  # For a photo; one of a gigabyte has 17 minutes more.
 _BYTES_A_SECOND = 1e6
-_READY = "{ready}"  # What exiftool prints after each photo.
-
-
-def has_exiftool() -> bool:
-    """Whether exiftool is there."""
-    return shutil.which("exiftool") is not None
+_READY = "{ready}\n"  # What exiftool prints after each photo.
 
 
 class Exiftool:
@@ -32,21 +32,70 @@ class Exiftool:
 
     def check(self) -> None:
         """Raise `UserError` unless exiftool is there."""
-        if not has_exiftool():
+        if not shutil.which("exiftool"):
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")
 
     def run(self, photo: Path, *options: str) -> str:
         """What exiftool prints about a photo, without warnings; or why it prints nothing."""
-        command = ["-q", "-q", *options, f"{photo}", "-echo3", _READY, "-execute"]
+        command = ["-q", "-q", *options, f"{photo}", "-echo3", _READY.strip(), "-execute"]
         if any("\n" in argument for argument in command):
             return "its name has a line break"
         with self._lock:
+            seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
+            exiftool = self._process = self._process or _started()
+            limit = Timer(seconds, exiftool.kill)
+            limit.daemon = True  # An interrupted run does not wait for it.
+            limit.start()
+            lines = [""]
             try:
-                return self._answer(command, _SECONDS + photo.stat().st_size / _BYTES_A_SECOND)
-            except BaseException:  # After Ctrl-C, its answer would be taken for the next photo's.
-                self.close()
-                raise
+                with suppress(OSError):  # One that died prints nothing either.
+                    print(*command, sep="\n", file=exiftool.stdin, flush=True)
+                for line in exiftool.stdout or ():
+                    lines.append(line)
+                    if line == _READY:
+                        break
+            finally:
+                is_late = limit.finished.is_set()
+                limit.cancel()
+                if lines[-1] != _READY:  # After Ctrl-C, its answer would be the next photo's.
+                    self.close()
+        if lines[-1] == _READY:
+            return "".join(lines[:-1]).strip()
+        return f"exiftool took more than {seconds:.0f} seconds" if is_late else "exiftool died"
+
+    def write(self, photo: Path, block: bytes | None, iptc: list[str], is_dry: bool) -> None:
+        """Write a packet of XMP, None to leave it, b"" to remove it, and changes of IPTC.
+
+        All else stays as it is, pixels, date and attributes as well. is_dry: do not replace it.
+        """
+        if photo.suffix.lower() in files.RAW_SUFFIXES:
+            raise UserError(f"{photo} is a raw file, into which nothing is written: use --xmp")
+        self.check()
+        target, problem = Path(os.path.realpath(photo)), f"cannot embed the caption in {photo}"
+        packet, written = (files.temporary_path(target.parent, TEMPORARY) for _ in range(2))
+        with files.refuse_os_errors(problem):
+            status = target.stat()
+            if status.st_nlink > 1:
+                raise UserError(f"{photo} has several hard links: give it one, or use --xmp")
+            try:
+                packet.write_bytes(block or b"")
+                # exiftool reads %f in a name as a code, and %d as the photo's folder.
+                xmp = [f"-XMP<=%d{packet.name}"] if block else ["-XMP:all="]
+                options = [*iptc, *(xmp if block is not None else [])]
+                answer = self.run(target, *options, "-o", f"%d{written.name}")
+                if answer or not written.is_file():
+                    reason = answer.removeprefix("Error: ").removesuffix(f" - {target}")
+                    raise UserError(f"{problem}: {reason or 'exiftool wrote no photo'}")
+                if not is_dry:
+                    shutil.copystat(target, written)
+                    with suppress(AttributeError, PermissionError):  # Windows; another's photo.
+                        os.chown(written, status.st_uid, status.st_gid)
+                    written.chmod(0o600)  # The mode may forbid writing; `replace` copies it.
+                    files.replace(written, target)
+            finally:
+                packet.unlink(missing_ok=True)
+                written.unlink(missing_ok=True)
 
     def close(self) -> None:
         """End the process."""
@@ -55,38 +104,20 @@ class Exiftool:
                 self._process.kill()
         self._process = None
 
-    def _answer(self, command: list[str], seconds: float) -> str:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                ["exiftool", "-stay_open", "True", "-@", "-"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                errors="surrogateescape",
-                start_new_session=True,  # Ctrl-C is for captioner.
-                preexec_fn=_end_with_parent(),
-            )
-        exiftool, lines = self._process, list[str]()
-        limit = Timer(seconds, exiftool.kill)
-        limit.daemon = True  # An interrupted run does not wait for it.
-        limit.start()
-        try:
-            with suppress(OSError):  # One that died prints nothing either.
-                print(*command, sep="\n", file=exiftool.stdin, flush=True)
-            for line in exiftool.stdout or ():
-                if line == f"{_READY}\n":
-                    return "".join(lines).strip()
-                lines.append(line)
-            is_late = limit.finished.is_set()
-        finally:
-            limit.cancel()
-        self.close()
-        return f"exiftool took more than {seconds:.0f} seconds" if is_late else "exiftool died"
 
-
-def _end_with_parent() -> Callable[[], object] | None:
-    """On Linux, has exiftool killed with captioner: at the end of its input it waits for more."""
-    if sys.platform != "linux":
-        return None
-    return partial(CDLL(None).prctl, 1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+def _started() -> "subprocess.Popen[str]":
+    end_with_parent: Callable[[], object] | None = (
+        None  # At the end of its input it waits for more.
+    )
+    if sys.platform == "linux":
+        end_with_parent = partial(CDLL(None).prctl, 1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    return subprocess.Popen(
+        ["exiftool", "-stay_open", "True", "-@", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="surrogateescape",
+        start_new_session=True,  # Ctrl-C is for captioner.
+        preexec_fn=end_with_parent,
+    )

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,11 +15,10 @@ from PIL.IptcImagePlugin import getiptcinfo
 from captioner.errors import UserError, reason_of
 from captioner.files import RAW_SUFFIXES, read_bytes
 from captioner.library.cameras import by_people
-from captioner.library.exiftool import Exiftool, has_exiftool
+from captioner.library.exiftool import Exiftool
 from captioner.library.merge import IPTC_CAPTION, IPTC_KEYWORDS
 from captioner.library.xmp import Properties
 
-_WITH_IPTC = ("JPEG", "MPO", "TIFF")
 _TEXTS = ("EXIF:ImageDescription", "EXIF:XPComment", "EXIF:UserComment", "PNG:Description")
 _TAGS = (
     *_TEXTS,
@@ -58,17 +58,17 @@ class Inside:
 def read_inside(photo: Path, exiftool: Exiftool) -> Inside:
     """Read the words in a photo."""
     try:
-        values = _by_exiftool(photo, exiftool) if has_exiftool() else _by_pillow(photo)
+        has_exiftool = shutil.which("exiftool")
+        values = _by_exiftool(photo, exiftool) if has_exiftool else _by_pillow(photo)
     except UserError as error:
         is_raw = photo.suffix.lower() in RAW_SUFFIXES  # Nothing is written into it.
         return Inside(problem="" if is_raw else str(error))
-    described: list[str] = []
     iptc = {f"iptc:{name[5:]}": values[name] for name in values if name.startswith("IPTC:")}
-    if values["File:FileType"][0] not in _WITH_IPTC:
-        described += by_people(iptc.pop(IPTC_CAPTION, ()))
-        iptc = {}
+    described: list[str] = []
+    if values["File:FileType"][0] in ("JPEG", "MPO", "TIFF"):
+        iptc = {IPTC_CAPTION: [], IPTC_KEYWORDS: [], **iptc}
     else:
-        iptc = {IPTC_CAPTION: [], IPTC_KEYWORDS: []} | iptc
+        described, iptc = by_people(iptc.get(IPTC_CAPTION, ())), {}
     make = "".join(values.get("EXIF:Make", ())[:1])
     for name in (*_TEXTS, "Comment"):
         texts = [text.strip("\0 \r\n\t") for text in values.get(name, ())]
@@ -77,7 +77,7 @@ def read_inside(photo: Path, exiftool: Exiftool) -> Inside:
         described += by_people(texts, is_exif=name in _BY_CAMERAS, make=of_make)
     return Inside(
         [text.encode(errors="surrogateescape") for text in values.get("XMP:XMP", ())],
-        [*dict.fromkeys(described)],
+        described,
         {name: [("", text) for text in iptc[name]] for name in iptc},
         unseen="".join(values.get("unseen", ())),
     )
@@ -92,10 +92,8 @@ def _by_exiftool(photo: Path, exiftool: Exiftool) -> Mapping[str, list[str]]:
     except ValueError:
         raise UserError(f"cannot read {photo}: {answer or 'exiftool says nothing'}") from None
     values: dict[str, list[str]] = {}
-    for name, value in found.items():  # Such as "EXIF:Copy1:UserComment".
-        key = f"{name.split(':')[0]}:{name.split(':')[-1]}"
-        key = "Comment" if key.endswith(":Comment") else key
-        key = "PNG:Description" if key.startswith("PNG:Description") else key  # -de, for German.
+    for name, value in found.items():  # Such as "EXIF:Copy1:UserComment", "PNG:Description-de".
+        key = re.sub(":Copy\\d+|(?<=PNG:Description)-.*|.*:(?=Comment$)", "", name)
         values.setdefault(key, []).extend(map(str, value if isinstance(value, list) else [value]))
     if not values.get("File:MIMEType", [""])[0].startswith("image/"):
         raise UserError(f"{photo} is not a photo that can be read")
@@ -119,16 +117,13 @@ def _by_pillow(photo: Path) -> Mapping[str, list[str]]:
         reason = reason_of(error)
         raise UserError(f"{photo} is not a photo that can be read ({reason})") from None
     kind, info = f"{image.format}", image.info
-    comment = comment if isinstance(comment, bytes) else f"{comment}".encode()
-    encoding = "utf-16" if comment[:8] == b"UNICODE\0" else "utf-8"
-    if encoding == "utf-16" and comment[8::2].count(0) > comment[9::2].count(0):
-        encoding = "utf-16-be"  # The byte that is 0 in Latin letters tells the order.
+    encoding = {b"UNICODE\0": f"utf-16-{'be' if exif.endian == '>' else 'le'}"}.get(comment[:8])
     found = {
         "XMP:XMP": info.get("xmp"),
         "EXIF:Make": exif.get(ExifTags.Base.Make),
         "EXIF:ImageDescription": exif.get(ExifTags.Base.ImageDescription),
         "EXIF:XPComment": _decoded(exif.get(ExifTags.Base.XPComment, b""), "utf-16-le"),
-        "EXIF:UserComment": _decoded(comment[8:], encoding),
+        "EXIF:UserComment": _decoded(comment[8:], encoding or "utf-8"),
         "PNG:Description": info.get("Description"),
         "Comment": info.get("comment", info.get("Comment")),
         "IPTC:Caption-Abstract": iptc.get((2, 120)),

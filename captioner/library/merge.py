@@ -4,7 +4,7 @@
 knows that again; `captioner:before_*` are the words of people that it replaced.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from captioner.library.cameras import by_people
@@ -12,6 +12,7 @@ from captioner.library.words import Words, Writer
 from captioner.library.xmp import (
     ALT_TEXT,
     EXIF_COPIES,
+    EXTENSION,
     SUBJECT,
     XMP_DESCRIBING,
     Entry,
@@ -25,8 +26,13 @@ MADE = "captioner:made"
 
 IPTC_CAPTION, IPTC_KEYWORDS = "iptc:Caption-Abstract", "iptc:Keywords"
 _LONGEST = {IPTC_CAPTION: 2000, IPTC_KEYWORDS: 64}  # Bytes (IPTC's IIM 4.2, 2:120 and 2:25).
-_WRITTEN = (XMP_DESCRIBING[0], ALT_TEXT, IPTC_CAPTION)
+_IPTC_HEADERS = (
+    "iptc:ApplicationRecordVersion",
+    "iptc:EnvelopeRecordVersion",
+    "iptc:CodedCharacterSet",
+)
 _DESCRIBING = (*XMP_DESCRIBING, IPTC_CAPTION)
+_WRITTEN = ("dc:description", ALT_TEXT, IPTC_CAPTION)
 _OWN, _OWN_SUBJECT, _BY = "captioner:description", "captioner:subject", "captioner:by"
 
 
@@ -55,16 +61,6 @@ def described(packet: Packet) -> Mapping[str, Writer]:
     return {text: writer if text in own else "person" for text in found}
 
 
-def own_keywords(packet: Packet) -> list[str]:
-    """The keywords that captioner wrote."""
-    return texts(packet.properties, _OWN_SUBJECT)
-
-
-def texts(properties: Properties, name: str) -> list[str]:
-    """The texts of a property."""
-    return [text for _, text in properties.get(name, ())]
-
-
 def merged(packet: Packet, words: Words, overwrite: bool, keywords_only: bool) -> Merged:
     """Set the caption as description and alt text for all languages, and the keywords.
 
@@ -83,11 +79,10 @@ def merged(packet: Packet, words: Words, overwrite: bool, keywords_only: bool) -
     if old.get(_OWN) and not is_there and not overwrite:
         if not keywords_only:
             done.notes.append(f"a person took its caption out; {OPTION} writes it again")
-    elif keywords_only or _WRITTEN[0] in packet.odd:
-        _withdraw(done)
     else:
-        _describe(done, words, overwrite)
-    _set_keywords(done, words.keywords, SUBJECT in packet.odd)
+        has_caption = not keywords_only and _WRITTEN[0] not in packet.odd
+        _set_caption(done, words if has_caption else Words(""), overwrite)
+    _set_keywords(done, words.keywords if SUBJECT not in packet.odd else ())
     if packet.is_new and any(done.properties.values()):
         done.properties[MADE] = [("", "sidecar")]
     return done
@@ -97,32 +92,31 @@ def undone(packet: Packet) -> Merged:
     """Take out what captioner wrote; the words that it replaced come back."""
     old = packet.properties
     done = Merged({name: old[name] for name in old if not name.startswith("captioner:")})
-    own = _own_forms(old, _OWN, IPTC_CAPTION)
-    for name in _DESCRIBING:
+    if MADE in old:
+        done.properties.pop(EXTENSION, None)
+    for name in (*_DESCRIBING, SUBJECT, IPTC_KEYWORDS):
+        is_keyword = name in (SUBJECT, IPTC_KEYWORDS)
+        own = _own_forms(old, _OWN_SUBJECT if is_keyword else _OWN, name)
         kept, gone = _parted(old.get(name, ()), own)
-        copies = {entry[0]: entry for entry in old.get(_copies_of(name), ())}
-        there = {entry[0] for entry in kept}
         if gone or name not in _WRITTEN:
+            copies = {entry[0]: entry for entry in old.get(_copies_of(name), ())}
+            there = {entry[0] for entry in kept}
             kept += [entry for language, entry in copies.items() if language not in there]
         done.properties[name] = kept
-        done.words += gone
-    for name in (SUBJECT, IPTC_KEYWORDS):
-        own = _own_forms(old, _OWN_SUBJECT, IPTC_KEYWORDS)
-        done.properties[name], gone = _parted(old.get(name, ()), own)
         done.words += gone
     return done
 
 
-def has_person(packet: Packet) -> bool:
-    """Whether a packet holds more than captioner's words: a person's, or another program's."""
-    if packet.properties.get(_BY) or packet.is_several:
-        return True
-    return not Packet(packet.replaced(undone(packet).properties), packet.name).is_empty
-
-
 def is_own(packet: Packet) -> bool:
     """Whether captioner made the packet and wrote all of it, by no person."""
-    return MADE in packet.properties and not has_person(packet)
+    if MADE not in packet.properties or packet.properties.get(_BY) or packet.is_several:
+        return False
+    return Packet(packet.replaced(undone(packet).properties), packet.name).is_empty
+
+
+def texts(properties: Properties, name: str) -> list[str]:
+    """The texts of a property."""
+    return [text for _, text in properties.get(name, ())]
 
 
 def _is_default(entry: Entry) -> bool:
@@ -150,72 +144,83 @@ def _own_forms(properties: Properties, own_name: str, name: str) -> set[str]:
     return {*own, *cut, *(text.encode("cp1252", "replace").decode("cp1252") for text in cut)}
 
 
-def _parted(entries: Iterable[Entry], own: Collection[str]) -> tuple[list[Entry], list[str]]:
+def _parted(entries: Sequence[Entry], own: Collection[str]) -> tuple[list[Entry], list[str]]:
     """The entries of others, and captioner's texts."""
-    entries, own = [*entries], {*own}
     gone = [text for _, text in entries if text in own]
     return [entry for entry in entries if entry[1] not in own], gone
 
 
-def _withdraw(done: Merged) -> None:
-    """Remove the descriptions that captioner wrote."""
-    new, own = done.properties, _own_forms(done.properties, _OWN, IPTC_CAPTION)
-    for name in _DESCRIBING:
-        new[name], _ = _parted(new.get(name, ()), own)
-    for name in (_OWN, _BY, "captioner:confidence", "captioner:language"):
-        new[name] = []
-
-
-def _describe(done: Merged, words: Words, overwrite: bool) -> None:
-    """Set description and alt text.
+def _set_caption(done: Merged, words: Words, overwrite: bool) -> None:
+    """Set description and alt text, or take them out.
 
     Words of people in other places that describe the photo go, too; a copy of each is kept.
     """
-    new, own = done.properties, _own_forms(done.properties, _OWN, IPTC_CAPTION)
-    is_in_iptc = IPTC_CAPTION in new
-    is_out_of_iptc = bool(own and _has_iptc(new)) and not (new.get(IPTC_CAPTION) or overwrite)
+    new = done.properties
     for name in _DESCRIBING:
-        others, _ = _parted(new.get(name, ()), own)
+        others, own = _parted(new.get(name, ()), _own_forms(new, _OWN, IPTC_CAPTION))
         found = _by_people(name, others)
-        if (name not in _WRITTEN and not found) or (name == IPTC_CAPTION and not is_in_iptc):
-            continue  # Only a camera's.
-        copies = _copies_of(name)
-        new[copies] = [*dict.fromkeys([*new.get(copies, ()), *others])]
-        wanted = [("x-default" if name != IPTC_CAPTION else "", _cut(words.caption, name))]
-        if name == IPTC_CAPTION and wanted not in ([("", words.caption)], new[name]):
-            done.notes.append("IPTC has room for the beginning of the caption alone")
-        is_written = name in _WRITTEN and not (name == IPTC_CAPTION and is_out_of_iptc)
-        new[name] = wanted if is_written else []
+        is_place = name in _WRITTEN and (name in new or name != IPTC_CAPTION)
+        if not words.caption or not (is_place or found):
+            new[name] = others
+            continue
+        new[_copies_of(name)] = [*dict.fromkeys([*new.get(_copies_of(name), ()), *others])]
         done.replaced += [text for text in found if text != words.caption]
-    new[_OWN] = [("", words.caption)]
-    new[_BY] = [("", "person")] if words.by_person else []
-    is_translated = words.language.partition("-")[0].lower() != "en"
-    new["captioner:language"] = [("", words.language)] if is_translated else []
+        caption = _cut(words.caption, name)
+        # What a person took out of IPTC alone is not written again.
+        is_out = name == IPTC_CAPTION and bool(new.get(_OWN)) and _has_iptc(new)
+        is_written = is_place and (overwrite or not is_out or bool(own + others))
+        if name == IPTC_CAPTION and is_written and caption not in (words.caption, *own):
+            done.notes.append("IPTC has room for the beginning of the caption alone")
+        language = "" if name == IPTC_CAPTION else "x-default"
+        new[name] = [(language, caption)] if is_written else []
     is_sure = words.confidence is not None and not words.by_person
-    new["captioner:confidence"] = [("", f"{words.confidence:.2f}")] if is_sure else []
-    done.words.append(words.caption)
+    values = {
+        "description": words.caption,
+        "by": "person" if words.by_person else "",
+        "language": "" if words.language.lower().startswith("en") else words.language,
+        "confidence": f"{words.confidence:.2f}" if is_sure else "",
+    }
+    for name, value in values.items():
+        new[f"captioner:{name}"] = [("", value)] if value else []
+    done.words += [words.caption] if words.caption else []
 
 
-def _set_keywords(done: Merged, keywords: Sequence[str], is_odd: bool) -> None:
+def _set_keywords(done: Merged, keywords: Sequence[str]) -> None:
     """Replace the keywords that captioner wrote; the copies keep those that a person took out."""
     new, own = done.properties, texts(done.properties, _OWN_SUBJECT)
     forms = _own_forms(new, _OWN_SUBJECT, IPTC_KEYWORDS)
     there, in_iptc = {*texts(new, SUBJECT)}, {*texts(new, IPTC_KEYWORDS)}
     taken_out = [word for word in own if word not in there]
-    others = {*there, *in_iptc}.difference(forms).union(taken_out)
+    others = (there | in_iptc).difference(forms).union(taken_out)
     by_others = {word.casefold() for word in others}
     written = [word for word in dict.fromkeys(keywords) if word.casefold() not in by_others]
-    written = [] if is_odd else written
-    kept, _ = _parted(new.get(SUBJECT, ()), own)
-    new[SUBJECT] = [*kept, *(("", word) for word in written)]
+    gone = {word for word in own if _has_iptc(new) and _cut(word, IPTC_KEYWORDS) not in in_iptc}
+    for name in (SUBJECT, IPTC_KEYWORDS) if IPTC_KEYWORDS in new else (SUBJECT,):
+        kept, _ = _parted(new.get(name, ()), forms)
+        added = [word for word in written if name == SUBJECT or word not in gone]
+        new[name] = [*kept, *(("", _cut(word, name)) for word in added)]
     new[_OWN_SUBJECT] = [("", word) for word in (*taken_out, *written)]
     done.words += written
-    if IPTC_KEYWORDS in new:
-        gone = [word for word in own if _has_iptc(new) and _cut(word, IPTC_KEYWORDS) not in in_iptc]
-        kept, _ = _parted(new[IPTC_KEYWORDS], forms)
-        cut = [_cut(word, IPTC_KEYWORDS) for word in written if word not in gone]
-        new[IPTC_KEYWORDS] = [*kept, *(("", word) for word in cut)]
 
 
 def _has_iptc(properties: Properties) -> bool:
     return any(properties[name] for name in properties if name.startswith("iptc:"))
+
+
+def iptc_changes(old: Properties, new: Properties) -> list[str]:
+    """exiftool's options for other values of IPTC."""
+    before, after = texts(old, IPTC_KEYWORDS), texts(new, IPTC_KEYWORDS)
+    added = [word for word in after if word not in before]
+    gone = [word for word in before if word not in after]
+    options = [f"-IPTC:Keywords-={word}" for word in (*gone, *added)]
+    options += [f"-IPTC:Keywords+={word}" for word in added]
+    caption = "\n".join(texts(new, IPTC_CAPTION))
+    if caption != "\n".join(texts(old, IPTC_CAPTION)):
+        escaped = caption.replace("\\", "\\\\").replace("\n", "\\n")
+        options.append(f"#[CSTR]-IPTC:Caption-Abstract={escaped}")
+    there = {name for name in old if name.startswith("iptc:") and old[name]}
+    others = there.difference([IPTC_CAPTION, IPTC_KEYWORDS], _IPTC_HEADERS)
+    if options and not (caption or after or others):
+        return ["-IPTC:all="]
+    # Old texts are not recoded.
+    return options if there or not options else ["-CodedCharacterSet=UTF8", *options]

@@ -6,30 +6,31 @@ from itertools import chain, count
 from pathlib import Path
 
 from captioner import files
+from captioner.library.words import Words
 
 
 def content_of(path: Path) -> str:
     """The text in a file, "" without one."""
-    if not os.path.lexists(path):
-        return ""
-    return files.read_bytes(path).decode(errors="replace").strip()
+    return files.read_bytes(path).decode(errors="replace").strip() if os.path.lexists(path) else ""
 
 
-def is_own(text: str, line: str, captions: Collection[str]) -> bool:
-    """Whether captioner wrote a text: one of the captions, or one in a line like `line`.
+def is_own(text: str, words: Words, captions: Collection[str]) -> bool:
+    """Whether captioner wrote a text: one of the captions, or one in a line like that of `words`.
 
     Such a line has another trigger word: one word beside the caption differs.
     """
-    return text in captions or any(_is_alike(text, line, caption) for caption in captions)
+    new_frame = _frame(words.line, words.caption)
+    frames = [_frame(text, caption) for caption in captions if caption and caption in text]
+    differences = (
+        sum(map(str.__ne__, frame, new_frame)) for frame in frames if len(frame) == len(new_frame)
+    )
+    return text in captions or 1 in differences
 
 
-def _is_alike(text: str, line: str, caption: str) -> bool:
-    if not caption or caption not in text or caption not in line:
-        return False
-    before, _, after = (part.split() for part in text.partition(caption))
-    new_before, _, new_after = (part.split() for part in line.partition(caption))
-    is_alike = (len(before), len(after)) == (len(new_before), len(new_after))
-    return is_alike and sum(map(str.__ne__, before + after, new_before + new_after)) == 1
+def _frame(line: str, caption: str) -> list[str]:
+    """The words of a line beside its caption, for which "" stands."""
+    before, _, after = line.partition(caption)
+    return [*before.split(), "", *after.split()]
 
 
 def copies(text: Path) -> tuple[Path | None, Path]:
@@ -41,6 +42,6 @@ def copies(text: Path) -> tuple[Path | None, Path]:
     for end in chain([""], count(2)):
         copy = text.with_name(f"{text.name}.before{end}")
         if not os.path.lexists(copy) or files.read_bytes(copy) == files.read_bytes(text):
-            return last, copy
+            break
         last = copy
-    raise AssertionError  # There is no last number.
+    return last, copy

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Program = Literal["lightroom", "digikam", "darktable"]
-Place = Literal["sidecar", "photo"]
 Writer = Literal["person", "table", "captioner"]
 
 
@@ -48,27 +47,8 @@ class Description:
     """
 
     text: str
-    place: Place
+    place: Literal["sidecar", "photo"]
     by: Writer
-
-
-@dataclass(frozen=True)
-class Said:
-    """The words in and beside a photo.
-
-    descriptions: the first counts most; those that cameras write are left out.
-    keywords: that captioner wrote.
-    has_person: whether a sidecar holds what captioner did not write, such as a rating, or a
-        person's words.
-    """
-
-    descriptions: Sequence[Description] = ()
-    keywords: Sequence[str] = ()
-    has_person: bool = False
-
-    def by(self, *writers: Writer) -> Sequence[str]:
-        """The descriptions by these writers."""
-        return [each.text for each in self.descriptions if each.by in writers]
 
 
 @dataclass

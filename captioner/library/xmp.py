@@ -1,17 +1,17 @@
-"""Packets of XMP: parsed to plain values, and written by replacing the bytes that change.
+"""Packets of XMP: parsed to plain values, and written with other values.
 
-XMP (Adobe, *Specification Part 1*, ISO 16684-1). All else in a packet stays, byte for byte.
+XMP (Adobe, *Specification Part 1*, ISO 16684-1).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from xml.parsers import expat
-from xml.sax.saxutils import escape, quoteattr
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+
+from lxml import etree
 
 from captioner.errors import CONTROLS, UserError
 
-NAMESPACES = {
+_NAMESPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "dc": "http://purl.org/dc/elements/1.1/",
     "tiff": "http://ns.adobe.com/tiff/1.0/",
@@ -19,10 +19,16 @@ NAMESPACES = {
     "photoshop": "http://ns.adobe.com/photoshop/1.0/",
     "Iptc4xmpCore": "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/",
     "captioner": "captioner:ns/1.0/",
-    "xml": "http://www.w3.org/XML/1998/namespace",
-    "x": "adobe:ns:meta/",
 }
-_PREFIXES = {uri: prefix for prefix, uri in NAMESPACES.items()}
+_PREFIXES = {uri: prefix for prefix, uri in _NAMESPACES.items()}
+_RDF = f"{{{_NAMESPACES['rdf']}}}"
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_NO_XML = re.compile(f"{CONTROLS.pattern}|[\ufffe\uffff\ud800-\udfff]")
+_NEW = f"""<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
+<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="{_NAMESPACES["rdf"]}"/></x:xmpmeta>
+<?xpacket end="w"?>""".encode()
+MARK = _NAMESPACES["captioner"].encode()
+"""Stands in a file into which captioner wrote."""
 
 Entry = tuple[str, str]
 """The language, or "", and the text of an item of an array, or of a plain value."""
@@ -33,76 +39,11 @@ ALT_TEXT = "Iptc4xmpCore:AltTextAccessibility"
 EXIF_COPIES = ("tiff:ImageDescription", "exif:UserComment")
 XMP_DESCRIBING = ("dc:description", *EXIF_COPIES, ALT_TEXT, "Iptc4xmpCore:ExtDescrAccessibility")
 SUBJECT, EXTENSION = "dc:subject", "photoshop:SidecarForExtension"
-_SHELL = {"x:xmpmeta", "rdf:RDF", "rdf:Description", "rdf:about", "about", EXTENSION}
-
-_NEW = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
-<x:xmpmeta xmlns:x="adobe:ns:meta/">
- <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
- </rdf:RDF>
-</x:xmpmeta>
-<?xpacket end="w"?>
-""".encode()
-_TAG = re.compile(rb"""<(?:[^>"']|"[^"]*"|'[^']*')*>""")
-_NO_XML = re.compile(f"{CONTROLS.pattern}|[\ufffe\uffff\ud800-\udfff]")
-_DEPTH = 50
-
-
-@dataclass(eq=False)
-class _Element:
-    """An element. start, opened, closing, end: where its opening and closing tags start and end."""
-
-    name: str
-    attributes: Mapping[str, str]
-    start: int
-    opened: int
-    closing: int = 0
-    end: int = 0
-    children: list["_Element"] = field(default_factory=list)
-    pieces: list[str] = field(default_factory=list)
-
-    @property
-    def words(self) -> str:
-        """Its text, and that of attributes, also of nested elements."""
-        hidden = ("xml:lang", "rdf:parseType", "rdf:about")
-        values = (
-            value
-            for element in [self, *self.within()]
-            for name, value in element.attributes.items()
-            if name not in hidden
-        )
-        return " ".join(filter(None, map(str.strip, ["".join(self.pieces), *values])))
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it holds text alone, of a language."""
-        return not self.children and self.attributes.keys() <= {"xml:lang"}
-
-    def within(self) -> Iterator["_Element"]:
-        """The nested elements, in their order."""
-        for child in self.children:
-            yield child
-            yield from child.within()
-
-    def entries(self) -> list[Entry] | None:
-        """The items of an array of texts, or a text; None for anything else."""
-        items = [self] if self.words else []
-        if not self.is_plain:
-            array = self.children[0] if len(self.children) == 1 else self
-            is_array = array.name in ("rdf:Alt", "rdf:Bag", "rdf:Seq")
-            are_plain = all(item.name == "rdf:li" and item.is_plain for item in array.children)
-            if self.attributes or array.attributes or not (is_array and are_plain):
-                return None
-            items = array.children
-        return [item.entry for item in items]
-
-    @property
-    def entry(self) -> Entry:
-        """Its language and its words."""
-        return self.attributes.get("xml:lang", ""), self.words
+_SHELL = {"{adobe:ns:meta/}:xmpmeta", "rdf:RDF", "rdf:Description"}
 
 
 class Packet:
-    """A packet as plain values, and where they stand in it.
+    """A packet as plain values. Reading it changes nothing, and writing only what differs.
 
     content: of an XMP file; None makes a new packet. name: of its file, for messages.
     properties: the known ones. odd: those that are neither one text nor one array of texts, which
@@ -110,177 +51,126 @@ class Packet:
     """
 
     def __init__(self, content: bytes | None, name: str) -> None:
-        self.content = _NEW if content is None else content
         self.is_new, self.name = content is None, name
+        try:
+            parser = etree.XMLParser(resolve_entities=False, no_network=True)
+            root = etree.fromstring(_NEW if content is None else content, parser)
+        except etree.XMLSyntaxError as error:
+            raise UserError(f"{name} is not valid XML ({error.msg}) and was left alone") from None
+        self._tree = root.getroottree()
+        roots = [*root.iter(f"{_RDF}RDF")]
+        if not roots or self._tree.docinfo.doctype:
+            raise UserError(f"{name} is not XMP, or declares a document type, and was left alone")
+        self.is_several = len(roots) > 1
         self.properties: dict[str, Sequence[Entry]] = {}
         self.odd: set[str] = set()
-        self._has_comments = False
-        self._places: dict[str, _Element] = {}
-        document = self._parsed()
-        elements = [*document.within()]
-        self._roots = [element for element in elements if element.name == "rdf:RDF"]
-        if not self._roots or b"\0" in self.content:
-            raise UserError(f"{name} is not XMP in UTF-8, and was left alone")
-        self.is_several = len(self._roots) > 1
-        self._parts = [part for root in self._roots for part in root.children]
-        names = {name for element in elements for name in (element.name, *element.attributes)}
-        names -= {name for name in names if name.startswith("x:")}
-        is_blank = not "".join(document.pieces).strip()
-        self._is_shell = names <= _SHELL and (is_blank or EXTENSION in names)
-        for part in self._parts:
-            for attribute, value in part.attributes.items():
-                self._add(attribute, part, [("", value)])
-            for element in part.children:
-                self._add(element.name, element, element.entries())
+        for part in (part for each in roots for part in each.iterchildren(etree.Element)):
+            for name, value in part.attrib.items():
+                self._add(_short(name), [("", value)])
+            for element in part.iterchildren(etree.Element):
+                self._add(_short(element.tag), _entries(element), element)
+
+    def add(self, other: "Packet") -> None:
+        """Take the values of another packet of the same photo, which is not written then."""
+        self.is_several = True
+        for name, entries in other.properties.items():
+            self.properties[name] = [*self.properties.get(name, ()), *entries]
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has neither properties nor comments."""
-        return self._is_shell and not (self.is_several or self._has_comments)
+        """Whether it has neither properties nor comments nor text."""
+        root = self._tree.getroot()
+        elements = [*root.iter(etree.Element)]
+        names = {_short(element.tag) for element in elements}
+        attributes = {_short(name) for part in elements[1:] for name in part.attrib}
+        text = "".join(root.itertext(etree.Element)).strip()
+        has_more = self.is_several or text or self._tree.xpath("//comment()")
+        return names <= _SHELL and attributes <= {"rdf:about", "about"} and not has_more
 
-    def replaced(self, new: Properties) -> bytes:
-        """The content with other properties. Raises `UserError` if the packet has two `rdf:RDF`."""
-        wanted = {
-            name: _ordered(self.properties.get(name, ()), new.get(name, ()))
+    def replaced(self, new: Properties) -> bytes | None:
+        """The content with other properties; None if they are the same.
+
+        Raises `UserError` if the packet is in several parts, or has several `rdf:RDF`.
+        """
+        names = [
+            name
             for name in {**self.properties, **new}
             if name not in self.odd and not name.startswith("iptc:")
-        }
-        changed = [name for name in wanted if wanted[name] != self.properties.get(name, [])]
-        if changed and self.is_several:
-            raise UserError(f"{self.name} has several rdf:RDF and was left alone")
-        edits: list[tuple[int, int, str]] = []
-        added: dict[str, Sequence[Entry]] = {}
-        removed: list[_Element] = []
-        for name in changed:
-            place = self._places.get(name)
-            if place and place.children and place.children[0].children and wanted[name]:
-                edits += self._edits_of_array(place.children[0], wanted[name])
-                continue
-            removed += [place] if place else []
-            added |= {name: wanted[name]} if wanted[name] else {}
-        for part in self._parts:
-            gone = [child for child in part.children if child in removed]
-            is_all = len(gone) == len(part.children) and part.attributes.keys() <= {"rdf:about"}
-            for element in [part] if gone and is_all else gone:
-                edits.append((self._behind_space(element.start), element.end, ""))
-        edits += [self._addition(added)] if added else []
-        parts, start = [], 0
-        for first, end, text in sorted(edits):
-            parts += [self.content[start:first], text.encode()]
-            start = end
-        return b"".join([*parts, self.content[start:]])
+            if {*new.get(name, ())} != {*self.properties.get(name, ())}
+        ]
+        if not names:
+            return None
+        if self.is_several:
+            raise UserError(f"{self.name} is in several parts and was left alone")
+        tree = deepcopy(self._tree)
+        rdf = next(tree.iter(f"{_RDF}RDF"))
+        if not len(rdf):
+            etree.SubElement(rdf, f"{_RDF}Description", {f"{_RDF}about": ""})
+        for name in names:
+            for part in rdf.iterchildren(etree.Element):
+                part.attrib.pop(_long(name), None)
+                for element in part.findall(_long(name)):
+                    part.remove(element)
+            if new.get(name):
+                _append(rdf[0], name, new[name])
+        etree.indent(tree, space=" ")
+        return bytes(etree.tostring(tree, encoding="UTF-8"))
 
-    def _parsed(self) -> _Element:
-        """The document as an element."""
-        parser = expat.ParserCreate("utf-8", namespace_separator=" ")
-        parser.buffer_text = True
-        open_ = [document := _Element("", {}, 0, 0)]
-
-        def start(name: str, attributes: Mapping[str, str]) -> None:
-            tag = _TAG.match(self.content, parser.CurrentByteIndex)
-            if tag is None or len(open_) > _DEPTH:
-                raise UserError(f"{self.name} is not in UTF-8, or too deep, and was left alone")
-            named = {_short(attribute): value for attribute, value in attributes.items()}
-            open_[-1].children.append(element := _Element(_short(name), named, *tag.span()))
-            open_.append(element)
-
-        def close(_: str) -> None:
-            element = open_.pop()
-            element.closing = parser.CurrentByteIndex
-            is_single = self.content[element.opened - 2 : element.opened] == b"/>"
-            end = self.content.find(b">", element.closing) + 1
-            element.end = element.opened if is_single else end
-
-        def text(data: str) -> None:
-            for element in open_:
-                element.pieces.append(data)
-
-        def doctype(*_: object) -> None:
-            raise UserError(f"{self.name} declares a document type and was left alone")
-
-        def comment(_: str) -> None:
-            self._has_comments = True
-
-        parser.StartElementHandler, parser.EndElementHandler = start, close
-        parser.StartDoctypeDeclHandler, parser.CharacterDataHandler = doctype, text
-        parser.CommentHandler = comment
-        try:
-            parser.Parse(self.content, True)
-        except expat.ExpatError as error:
-            raise UserError(f"{self.name} is not valid XML ({error}) and was left alone") from None
-        return document
-
-    def _add(self, name: str, place: _Element, entries: list[Entry] | None) -> None:
+    def _add(self, name: str, entries: list[Entry] | None, element: etree._Element = None) -> None:
         """Take a property's value. entries: None if it is neither a text nor an array."""
         if name not in (*XMP_DESCRIBING, SUBJECT, EXTENSION) and not name.startswith("captioner:"):
             return
-        if entries is None or name in self.properties or place.name != name:
+        if entries is None or name in self.properties:
             self.odd.add(name)
         if entries is None:
-            items = [item for item in place.within() if item.name == "rdf:li"]
-            entries = [item.entry for item in items or [place]]
+            items = element.findall(f".//{_RDF}li") or [element]
+            entries = [(item.get(_LANGUAGE, ""), _text(item)) for item in items]
         self.properties[name] = [*self.properties.get(name, ()), *entries]
-        self._places[name] = place
-
-    def _edits_of_array(
-        self, array: _Element, entries: Sequence[Entry]
-    ) -> Iterator[tuple[int, int, str]]:
-        """Takes items out of an array, and adds others: in their places, where there is one."""
-        tag = self.content[array.start + 1 : array.opened - 1].split()[0].decode()
-        tag = f"{tag[: tag.find(':') + 1]}li"
-        there, wanted = {item.entry for item in array.children}, set(entries)
-        added = [_item(*entry, tag) for entry in entries if entry not in there][::-1]
-        for item in array.children:
-            if item.entry not in wanted:
-                start = item.start if added else self._behind_space(item.start)
-                yield start, item.end, added.pop() if added else ""
-        last, end = array.children[-1].start, self._behind_space(array.closing)
-        space = self.content[self._behind_space(last) : last].decode()
-        yield end, end, "".join(f"{space}{item}" for item in added[::-1])
-
-    def _addition(self, added: Properties) -> tuple[int, int, str]:
-        """Adds a `rdf:Description` with properties at the end of `rdf:RDF`."""
-        root = self._roots[0]
-        about = self._parts[0].attributes.get("rdf:about", "") if self._parts else ""
-        prefixes = dict.fromkeys(["rdf", *(name.split(":")[0] for name in added)])
-        spaces = (f"\n    xmlns:{prefix}={quoteattr(NAMESPACES[prefix])}" for prefix in prefixes)
-        values = (f"\n   {_property(name, entries)}" for name, entries in added.items())
-        opening = f"\n  <rdf:Description rdf:about={quoteattr(about)}{''.join(spaces)}>"
-        text = f"{opening}{''.join(values)}\n  </rdf:Description>"
-        if root.end > root.opened:
-            place = self._behind_space(root.closing)
-            return place, place, text
-        tag = self.content[root.start : root.opened - 2].decode()  # <rdf:RDF/>
-        return root.start, root.end, f"{tag}>{text}\n</{tag.split()[0][1:]}>"
-
-    def _behind_space(self, place: int) -> int:
-        """Where the blanks before a place start."""
-        return len(self.content[:place].rstrip())
 
 
 def _short(name: str) -> str:
-    """A name with the usual prefix of its namespace."""
-    uri, _, local = name.rpartition(" ")
-    return f"{_PREFIXES.get(uri, uri)}:{local}" if uri else local
+    """A name with the usual prefix of its namespace, `dc:subject`."""
+    uri, _, local = name.rpartition("}")
+    return f"{_PREFIXES.get(uri[1:], uri + '}')}:{local}" if uri else local
 
 
-def _ordered(before: Sequence[Entry], entries: Iterable[Entry]) -> list[Entry]:
-    """The entries, in the order before."""
-    wanted, had = dict.fromkeys(entries), set(before)
-    kept = [entry for entry in before if entry in wanted]
-    return kept + [entry for entry in wanted if entry not in had]
+def _long(name: str) -> str:
+    prefix, local = name.split(":")
+    return f"{{{_NAMESPACES[prefix]}}}{local}"
 
 
-def _item(language: str, text: str, tag: str = "rdf:li") -> str:
-    opening = f"{tag} xml:lang={quoteattr(language)}" if language else tag
-    clean = escape(_NO_XML.sub("", text))
-    return f"<{opening}>{clean}</{tag}>" if text else f"<{opening}/>"
+def _text(element: etree._Element) -> str:
+    """All text of an element: also in nested elements, and as attributes."""
+    hidden = (_LANGUAGE, f"{_RDF}parseType", f"{_RDF}about")
+    texts = ["".join(element.itertext(etree.Element))]
+    for inner in element.iter(etree.Element):
+        texts += [value for name, value in inner.attrib.items() if name not in hidden]
+    return " ".join(filter(None, map(str.strip, texts)))
 
 
-def _property(name: str, entries: Sequence[Entry]) -> str:
-    """A property as an element; captioner's are lists: some programs turn texts to attributes."""
-    if name == EXTENSION:
-        return _item(*entries[0], name)
+def _entries(element: etree._Element) -> list[Entry] | None:
+    """The items of an array of texts, or a text; None for anything else."""
+    items, children = [element], [*element.iterchildren(etree.Element)]
+    if children:
+        array = children[0]
+        items = [*array.iterchildren(etree.Element)]
+        is_array = array.tag in (f"{_RDF}Alt", f"{_RDF}Bag", f"{_RDF}Seq") and not array.attrib
+        if len(children) > 1 or element.attrib or not is_array:
+            return None
+    if any(item.find("*") is not None or {*item.attrib} - {_LANGUAGE} for item in items):
+        return None
+    entries = [(item.get(_LANGUAGE, ""), _text(item)) for item in items]
+    return entries if children else [entry for entry in entries if entry[1]]
+
+
+def _append(part: etree._Element, name: str, entries: Sequence[Entry]) -> None:
+    """Add a property; captioner's are lists, as some programs turn texts into attributes."""
+    element = etree.SubElement(part, _long(name), nsmap=_NAMESPACES)
     kind = "Alt" if name in XMP_DESCRIBING else "Seq" if "before" in name else "Bag"
-    items = "".join(_item(*entry) for entry in entries)
-    return f"<{name}><rdf:{kind}>{items}</rdf:{kind}></{name}>"
+    array = element if name == EXTENSION else etree.SubElement(element, f"{_RDF}{kind}")
+    for language, text in entries:
+        item = element if name == EXTENSION else etree.SubElement(array, f"{_RDF}li")
+        item.text = _NO_XML.sub("", text)
+        if language:
+            item.set(_LANGUAGE, language)
+    etree.cleanup_namespaces(element)

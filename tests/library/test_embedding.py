@@ -198,7 +198,7 @@ def test_a_photo_that_cannot_be_written_is_left_alone(tmp_path: Path, library: L
     os.link(linked, tmp_path / "link.jpg")
     for path, reason in (
         (bmp, "Writing of BMP files"),
-        (deep, "XMP in several parts"),
+        (deep, "is in several parts"),
         (linked, "several hard links: give it one, or use --xmp"),
         (lines, "its name has a line break"),
         (raw, "is a raw file, into which nothing is written: use --xmp"),

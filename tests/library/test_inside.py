@@ -127,7 +127,7 @@ def test_damage_hides_nothing_and_is_named(tmp_path: Path, monkeypatch: Patch) -
             for name in ("b.gif", "gone.jpg"):
                 (problem,) = library.write(str(tmp_path / name), Words("a dog")).problems
                 assert name in problem
-            assert library.said(str(tmp_path / "b.gif")).descriptions == []
+            assert library.said(str(tmp_path / "b.gif")) == []
             assert library.write(str(photo), Words("a dog")).problems == []
         monkeypatch.setenv("PATH", "")
 

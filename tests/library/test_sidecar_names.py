@@ -156,9 +156,9 @@ def test_sidecars_and_texts_follow_photos_that_swap_or_are_renumbered() -> None:
         assert library.follow(moves) == []
     assert Path("1.txt").read_text() == "1"
     with Library() as library:
-        # Captioner's own sidecar 4.xmp goes; the text may be a person's.
         assert library.follow(moves) == [
-            "4.txt is of a photo that is gone; it is 4.txt.orphaned now"
+            f"4.{kind} is of a photo that is gone; it is 4.{kind}.orphaned now"
+            for kind in ("xmp", "txt")
         ]
     found = {name: Path(name).read_text() for name in names(".txt")}
     assert found == {"1.txt": "2", "2.txt": "1", "4.txt": "3"}

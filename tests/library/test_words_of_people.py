@@ -19,7 +19,7 @@ from samples import (
     xmp_texts,
 )
 
-from captioner.library import Library, Places, Said, Words, Written
+from captioner.library import Library, Places, Words, Written
 
 MINE = "my own words"
 PATH = os.environ["PATH"]
@@ -42,9 +42,10 @@ def write(words: Words, *own_texts: str, photo: str = "a.png", **options: Any) -
         return library.write(photo, words, own_texts)
 
 
-def said(photo: str = "a.png") -> Said:
+def said(by: str) -> list[str]:
+    """The descriptions of a photo by somebody."""
     with Library() as library:
-        return library.said(photo)
+        return [each.text for each in library.said("a.png") if each.by == by]
 
 
 INSIDE: dict[str, dict[str, Any]] = {
@@ -78,17 +79,17 @@ def test_words_replaced_in_a_sidecar_are_named_and_come_back() -> None:
     assert done.notes == [
         f"a.xmp: --overwrite-descriptions replaces '{MINE}'; a copy: captioner:before in a.xmp"
     ]
-    assert said().by("captioner") == ["a cat"]
+    assert said("captioner") == ["a cat"]
     with Library() as library:
         assert library.undo("a.png").words["xmp"] == ["a cat", "cat"]
-    assert said().by("person") == [MINE]
+    assert said("person") == [MINE]
     assert xmp_texts(Path("a.xmp"), "captioner:before_description") == []
 
 
 def test_texts_by_cameras_are_nobodys_words() -> None:
     tags = {"description": "SONY DSC", "user": b"ASCII\0\0\0Screenshot"}
     save_described(Path("a.png"), xmp_packet(DESCRIBED.format("x-default", "SONY DSC")), **tags)
-    assert said().descriptions == []
+    assert said("person") == []
 
 
 def test_a_caption_is_withdrawn_where_a_person_describes_the_photo_later() -> None:
@@ -105,16 +106,14 @@ def test_a_caption_is_withdrawn_where_a_person_describes_the_photo_later() -> No
 
 def test_a_persons_caption_from_a_table_gives_way_to_no_machines() -> None:
     write(BY_PERSON)
-    assert said().by("table") == ["Rex and I"]
-    assert said().has_person
+    assert said("table") == ["Rex and I"]
     done = write(CAT)
     assert done.kept == "Rex and I"
     assert xmp_texts(Path("a.xmp"), "dc:subject") == ["Rex"]
     assert write(Words("Rex", by_person=True)).kept == ""
-    assert said().by("table") == ["Rex"]
+    assert said("table") == ["Rex"]
     assert not write(CAT, overwrite=True).kept
-    assert said().by("captioner") == ["a cat"]
-    assert said() == Said(said().descriptions, ["cat"])
+    assert said("captioner") == ["a cat"]
 
 
 @pytest.mark.parametrize(
@@ -123,9 +122,10 @@ def test_a_persons_caption_from_a_table_gives_way_to_no_machines() -> None:
         ("a dog\n", [], None, True),  # As the sidecar says.
         ("a boat", ["a boat"], None, True),  # As a record says, also of the photo of that name.
         ("sks style, a dog", ["sks style, a dog"], None, True),
-        ("sks style, a dog", [], "ohwx style, a cat", False),
+        ("sks style, a dog", [], "ohwx style, a cat", True),
         ("sks style, a cat", [], "ohwx style, a cat", True),  # Another trigger word.
-        ("sks style, a boat", ["a boat"], "ohwx style, a cat", False),
+        ("sks style, a boat", [], "ohwx style, a cat", False),
+        ("sks style, a boat", ["a boat"], "ohwx style, a cat", True),
         ("Rex, a cat", [], None, False),
         ("a cat named Rex", [], "ohwx, a cat", False),
         ("mine", ["a boat"], "ohwx, a cat", False),
