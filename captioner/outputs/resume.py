@@ -105,17 +105,17 @@ class Resumed:
         if not is_marked or name in self._moved:  # What is there has other words, or no photo.
             record.files = {key: record.files[key] for key in record.files.keys() - PLACES}
         state = file_state(source_status(self.run.photos.get(name)))
-        if name in self.finished and state and state != record.state:
-            record.bytes, record.modified = state
-            record.photo_digest = photo_digest(name) or record.photo_digest
         if name in self.finished:
             record.error = ""
+            if state and state != record.state:
+                record.bytes, record.modified = state
+                record.photo_digest = photo_digest(name) or record.photo_digest
         return record
 
     def _is_lost(self, record: PhotoRecord, name: str) -> bool:
         """Whether a record's photo is gone, or another one has its name; the digest decides."""
         if name not in self.run.photos:
-            return not any(map(_is_there, (name, self._from_table(name))))
+            return not _is_there(self._path(name))
         is_same = file_state(source_status(self.run.photos[name])) == record.state
         if is_same and not record.is_by_person:
             return False
@@ -156,11 +156,11 @@ class Resumed:
         path, options = self.table.path, self.run.options
         is_pruned = options.prune and not options.dry_run
         pruned = [name for name in gone if is_pruned and name not in self._by_person]
+        sidecars = counted(sum(map(library.remove_orphan, pruned)), "sidecar")
         for name in pruned:
             del self.table.places[name]
             self.table.is_stale = True
         if pruned:
-            sidecars = counted(sum(map(library.remove_orphan, pruned)), "sidecar")
             self.run.report(f"{path}: pruned {counted(len(pruned), 'record')} and {sidecars}")
         if kept := [name for name in gone if name in self.table.places]:
             about = f"{counted(len(kept), 'record')} of photos that are gone, {kept[0]} the first"
@@ -185,12 +185,12 @@ class Resumed:
         """A record's photo, also by another spelling, or from the table's folder."""
         if name in self.run.photos:
             return name
-        path = name if _is_there(name) else self._from_table(name)
-        return self._by_path.get(real_path(path), name)
+        return self._by_path.get(real_path(self._path(name)), name)
 
-    def _from_table(self, path: str) -> str:
-        """A path as from the folder of the table."""
-        return os.path.join(os.path.dirname(self.table.path), path)
+    def _path(self, name: str) -> str:
+        """The path of a record, or if it leads nowhere, that from the table's folder."""
+        folder = os.path.dirname(self.table.path)
+        return name if _is_there(name) else os.path.join(folder, name)
 
 
 def _is_there(photo: str) -> bool:
