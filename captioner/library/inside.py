@@ -16,7 +16,7 @@ from captioner.errors import UserError, reason_of
 from captioner.files import RAW_SUFFIXES, read_bytes
 from captioner.library.cameras import by_people
 from captioner.library.exiftool import Exiftool
-from captioner.library.merge import IPTC_CAPTION, IPTC_KEYWORDS
+from captioner.library.merge import ELSEWHERE, IPTC_CAPTION, IPTC_KEYWORDS
 from captioner.library.xmp import Properties
 
 _TEXTS = ("EXIF:ImageDescription", "EXIF:XPComment", "EXIF:UserComment", "PNG:Description")
@@ -42,15 +42,14 @@ _UNSEEN |= {"PPM": rb"\AP\d\s*#", "JPEG": rb"ns\.adobe\.com/xmp/extension/"}
 class Inside:
     """The words in a photo.
 
-    packets: of XMP. texts: descriptions elsewhere, but by cameras; the first counts most.
-    iptc: of a format into which captioner writes IPTC.
+    packets: of XMP. properties: IPTC, of a format into which captioner writes it, and the
+        descriptions elsewhere, but by cameras, as `photo:texts`.
     unseen: the format if it holds words that need exiftool, which is not there, else "".
     problem: why the file cannot be read, "" if it can.
     """
 
     packets: Sequence[bytes] = ()
-    texts: Sequence[str] = ()
-    iptc: Properties = field(default_factory=dict)
+    properties: Properties = field(default_factory=dict)
     unseen: str = ""
     problem: str = ""
 
@@ -63,22 +62,22 @@ def read_inside(photo: Path, exiftool: Exiftool) -> Inside:
     except UserError as error:
         is_raw = photo.suffix.lower() in RAW_SUFFIXES  # Nothing is written into it.
         return Inside(problem="" if is_raw else str(error))
-    iptc = {f"iptc:{name[5:]}": values[name] for name in values if name.startswith("IPTC:")}
+    found = {f"iptc:{name[5:]}": values[name] for name in values if name.startswith("IPTC:")}
     described: list[str] = []
     if values["File:FileType"][0] in ("JPEG", "MPO", "TIFF"):
-        iptc = {IPTC_CAPTION: [], IPTC_KEYWORDS: [], **iptc}
+        found = {IPTC_CAPTION: [], IPTC_KEYWORDS: [], **found}
     else:
-        described, iptc = by_people(iptc.get(IPTC_CAPTION, ())), {}
+        described, found = by_people(found.get(IPTC_CAPTION, ())), {}
     make = "".join(values.get("EXIF:Make", ())[:1])
     for name in (*_TEXTS, "Comment"):
         texts = [text.strip("\0 \r\n\t") for text in values.get(name, ())]
         texts = [text for text in texts if not _DATA.search(text)]
         of_make = make if name == _TEXTS[0] else ""
         described += by_people(texts, is_exif=name in _BY_CAMERAS, make=of_make)
+    found[ELSEWHERE] = described
     return Inside(
         [text.encode(errors="surrogateescape") for text in values.get("XMP:XMP", ())],
-        described,
-        {name: [("", text) for text in iptc[name]] for name in iptc},
+        {name: [("", text) for text in found[name]] for name in found},
         unseen="".join(values.get("unseen", ())),
     )
 
