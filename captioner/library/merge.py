@@ -76,7 +76,7 @@ def merged(packet: Packet, words: Words, overwrite: bool, keywords_only: bool) -
     else:
         _set_caption(done, Words("") if keywords_only else words, overwrite)
     _set_keywords(done, words.keywords)
-    if packet.is_new and any(done.properties.values()):
+    if packet.is_new and done.words:
         done.properties[MADE] = [("", "sidecar")]
     return done
 
