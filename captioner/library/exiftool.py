@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from ctypes import CDLL
 from functools import partial
@@ -41,10 +41,11 @@ class Exiftool:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._lock = Lock()
+        self.is_there = shutil.which("exiftool") is not None
 
     def check(self) -> None:
         """Raise `UserError` unless exiftool is there."""
-        if not shutil.which("exiftool"):
+        if not self.is_there:
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")
 
@@ -76,7 +77,7 @@ class Exiftool:
             return "".join(lines[:-1]).strip()
         return f"exiftool took more than {seconds:.0f} seconds" if is_late else "exiftool died"
 
-    def read(self, photo: Path) -> Mapping[str, list[str]]:
+    def read(self, photo: Path) -> dict[str, list[str]]:
         """The values of `_TAGS` in a photo, by group and name. Raises `UserError` without any."""
         answer = self.run(photo, "-json", "-G0:4", "-a", "-b", *(f"-{tag}" for tag in _TAGS))
         try:

@@ -110,7 +110,7 @@ class Library:
         try:
             kind = _kind_of(path)
             if self._places.sidecar or self._places.embed or not kind:
-                packets, inside = self._found(path)
+                packets, inside = self._found(path, self._places.embed)
                 is_alone = self._keeps_words(photo, packets, inside, words, done)
         except UserError as error:  # The unreadable part may be a person's words.
             done.problems.append(str(error))
@@ -150,8 +150,9 @@ class Library:
                 _kind_of(path)
                 if option == "text":
                     self._undo_text(path, place, words, done)
-                elif option == "embed" or MARK in files.read_bytes(place):
-                    packet = _packet(place) if option == "xmp" else self._found(path)[0][path]
+                elif MARK in files.read_bytes(place):
+                    packets, _ = self._found(path, is_embedded=option == "embed")
+                    packet = packets[place]
                     gone = merge.undone(packet)
                     if self._save(place, packet, gone.properties):
                         done.count(option, place, gone.words, "lose" if self._is_dry else "")
@@ -183,12 +184,12 @@ class Library:
             path.unlink(missing_ok=True)
         return bool(own)
 
-    def _found(self, photo: Path) -> tuple[dict[Path, Packet], Inside]:
+    def _found(self, photo: Path, is_embedded: bool = False) -> tuple[dict[Path, Packet], Inside]:
         """The packets of the sidecars and of the photo, by path, and how it was read."""
         paths = filter(os.path.isfile, chain(*self._beside.sidecars(photo)))
         packets = {path: _packet(path) for path in paths}
         with files.refuse_os_errors(f"cannot read {photo}"):
-            inside = read_inside(photo, self._exiftool)
+            inside = read_inside(photo, self._exiftool, is_embedded)
         name = f"the XMP of {photo}"
         for number, content in enumerate(inside.packets or [None]):
             packets[photo / f"{number}" if number else photo] = Packet(content, name)

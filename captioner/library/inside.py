@@ -1,8 +1,7 @@
-"""Reads the words in a photo: by exiftool where it is there, else by Pillow."""
+"""Reads the words in a photo."""
 
 import re
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -21,8 +20,8 @@ from captioner.library.xmp import Properties
 _DATA = re.compile("[\0-\x08]|^base64:")
 _BY_CAMERAS = (TEXTS[0], TEXTS[2], TEXTS[4])  # Places that cameras write into, too.
 
-# In the content of a file whose words Pillow does not see, by format.
-_UNSEEN = {"GIF": rb"XMP DataXMP", "PNG": rb"Raw profile type ", "JPEG2000": rb"uuid|xml "}
+# In the content of a file whose words Pillow does not see, by format; of PNG, behind the pixels.
+_UNSEEN = {"GIF": rb"XMP DataXMP", "PNG": rb"[tzi]TXt|eXIf|Raw profile", "JPEG2000": rb"uuid|xml "}
 _UNSEEN |= {"PPM": rb"\AP\d\s*#", "JPEG": rb"ns\.adobe\.com/xmp/extension/"}
 
 
@@ -42,14 +41,23 @@ class Inside:
     problem: str = ""
 
 
-def read_inside(photo: Path, exiftool: Exiftool) -> Inside:
-    """Read the words in a photo."""
-    try:
-        read = exiftool.read if shutil.which("exiftool") else _read_by_pillow
-        values = read(photo)
-    except UserError as error:
+def read_inside(photo: Path, exiftool: Exiftool, is_embedded: bool) -> Inside:
+    """Read the words in a photo: by Pillow, which is faster, and what it does not see by exiftool.
+
+    is_embedded: whether words are written there: by exiftool alone.
+    """
+    readers = [] if is_embedded else [_read_by_pillow]
+    readers += [exiftool.read] if exiftool.is_there else []
+    values, problem = dict[str, list[str]](), ""
+    for read in readers:
+        try:
+            if not values or "unseen" in values:
+                values = read(photo)
+        except UserError as error:
+            problem = str(error)
+    if not values:
         is_raw = photo.suffix.lower() in RAW_SUFFIXES  # Nothing is written into it.
-        return Inside(problem="" if is_raw else str(error))
+        return Inside(problem="" if is_raw else problem)
     properties = {f"iptc:{name[5:]}": values[name] for name in values if name[:5] == "IPTC:"}
     described: list[str] = []
     if values["File:FileType"][0] in ("JPEG", "MPO", "TIFF"):
@@ -69,7 +77,7 @@ def read_inside(photo: Path, exiftool: Exiftool) -> Inside:
     )
 
 
-def _read_by_pillow(photo: Path) -> Mapping[str, list[str]]:
+def _read_by_pillow(photo: Path) -> dict[str, list[str]]:
     """The same values as by exiftool, but for what Pillow does not see."""
     with suppress(ImportError):
         from pillow_heif import register_heif_opener
@@ -78,10 +86,10 @@ def _read_by_pillow(photo: Path) -> Mapping[str, list[str]]:
     content = read_bytes(photo)
     try:
         with Image.open(BytesIO(content)) as image:
-            if image.format == "PNG":
-                image.load()  # Its texts may stand behind the pixels.
             kind, info, iptc = f"{image.format}", image.info, getiptcinfo(image) or {}
-            tags = {**image.getexif(), **image.getexif().get_ifd(ExifTags.IFD.Exif)}
+            # Of a PNG without EXIF, Pillow would decode the pixels.
+            exif = image.getexif() if kind != "PNG" or "exif" in info else Image.Exif()
+            tags = {**exif, **exif.get_ifd(ExifTags.IFD.Exif)}
     except Exception as error:  # Pillow's plugins raise many types.
         reason = reason_of(error)
         raise UserError(f"{photo} is not a photo that can be read ({reason})") from None
@@ -89,6 +97,8 @@ def _read_by_pillow(photo: Path) -> Mapping[str, list[str]]:
     found |= {"XMP:XMP": info.get("xmp"), "PNG:Description": info.get("Description")}
     found |= {"IPTC:Caption-Abstract": iptc.get((2, 120)), "IPTC:Keywords": iptc.get((2, 25))}
     found |= {"Comment": info.get("comment", info.get("Comment")), "File:FileType": kind}
+    if kind == "PNG":
+        content = content[content.rfind(b"IDAT") :] + " ".join(map(str, info)).encode()
     if re.search(_UNSEEN.get(kind, rb"\Z."), content):
         found["unseen"] = kind
     lists = {name: each if isinstance(each, list) else [each] for name, each in found.items()}
