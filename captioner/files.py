@@ -16,7 +16,6 @@ import uuid
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -297,24 +296,11 @@ def _with_each_key_once(pairs: list[tuple[str, Json]]) -> JsonObject:
     return mapping
 
 
-def existing_path(path: Path) -> Path:
-    """The path, or that of the only file whose name differs by its spelling alone.
-
-    macOS writes an accent as a character after its letter (Unicode's NFD), tables have both in one;
-    to Windows and macOS 0.jpg is 0.JPG, and Windows writes backslashes.
-    """
-    if os.path.lexists(path) or path == path.parent:
-        return path
-    if "\\" in path.as_posix():
-        return existing_path(Path(path.as_posix().replace("\\", "/")))
-    folder = existing_path(path.parent)
-    by_name, by_lower = _names(os.path.abspath(folder))
-    name = unicodedata.normalize("NFC", path.name)
-    return folder / (by_name.get(name) or by_lower.get(name.casefold(), path.name))
+FolderNames: TypeAlias = Callable[[str], tuple[dict[str, str], dict[str, str]]]
+"""`folder_names`, or a cache of it."""
 
 
-@lru_cache(maxsize=16)
-def _names(folder: str) -> tuple[dict[str, str], dict[str, str]]:
+def folder_names(folder: str) -> tuple[dict[str, str], dict[str, str]]:
     """The names in a folder by their composed form, and by it in lower case if only one has it."""
     by_name: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):
@@ -322,6 +308,23 @@ def _names(folder: str) -> tuple[dict[str, str], dict[str, str]]:
     counts = Counter(map(str.casefold, by_name))
     lower = {name.casefold(): name for name in by_name if counts[name.casefold()] == 1}
     return by_name, {form: by_name[name] for form, name in lower.items()}
+
+
+def existing_path(path: Path, names: FolderNames = folder_names) -> Path:
+    """The path, or that of the only file whose name differs by its spelling alone.
+
+    macOS writes an accent as a character after its letter (Unicode's NFD), tables have both in one;
+    to Windows and macOS 0.jpg is 0.JPG, and Windows writes backslashes.
+    names: for many paths, a cache of `folder_names` that is dropped with them: folders change.
+    """
+    if os.path.lexists(path) or path == path.parent:
+        return path
+    if "\\" in path.as_posix():
+        return existing_path(Path(path.as_posix().replace("\\", "/")), names)
+    folder = existing_path(path.parent, names)
+    by_name, by_lower = names(os.path.abspath(folder))
+    name = unicodedata.normalize("NFC", path.name)
+    return folder / (by_name.get(name) or by_lower.get(name.casefold(), path.name))
 
 
 def check_writable(what: str, folder: str | os.PathLike[str]) -> None:

@@ -131,7 +131,7 @@ class ModelFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.files = complete_folder(path)
+        self.files = complete_folder(os.path.abspath(path))  # The working folder may change.
 
     @cached_property
     def config(self) -> JsonObject:
@@ -226,7 +226,7 @@ class ModelFolder:
             if self.digests.get(name) != file_digest(self.files / name, given.get(name)):
                 problem = f"is damaged, or of another model than {CONFIG} (its digest is another)"
                 error = GraphError if name in GRAPHS else UserError
-                raise error(f"{self.files / name} {problem}; copy or export the model again")
+                raise error(f"{self.files / name} {problem}; load, copy or export the model again")
 
     @property
     def digest(self) -> str:

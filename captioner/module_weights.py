@@ -5,13 +5,17 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from captioner.errors import UserError, refuse_errors
-from captioner.files import atomic_path
+from captioner.errors import UserError
 from captioner.memory_limits import check_memory
-from captioner.weight_files import DIGEST, stored_tensors, tensors_digest, weights_header
+from captioner.weight_files import (
+    DIGEST,
+    stored_tensors,
+    tensors_digest,
+    weights_header,
+    write_weights,
+)
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -27,8 +31,7 @@ def named_tensors(modules: Mapping[str, nn.Module], dtype: torch.dtype) -> dict[
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write tensors atomically, with their digest."""
-    with atomic_path(path) as temporary, refuse_errors(f"cannot write {path}"):
-        save_file(tensors, temporary, {DIGEST: tensors_digest(tensors)})
+    write_weights(path, tensors, {DIGEST: tensors_digest(tensors)})
 
 
 def load_weights(

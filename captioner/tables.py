@@ -8,13 +8,17 @@ from contextlib import contextmanager
 from itertools import islice, zip_longest
 from typing import Any
 
-from captioner.errors import refuse_missing
+from captioner.errors import on_a_line, refuse_missing
 from captioner.files import atomic_path, refuse_os_errors
 
 Row = tuple[object, ...]  # A name, figures and a note.
 AddRows = Callable[[Sequence[Mapping[str, object]]], None]
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")  # How formulas of spreadsheets begin.
+_LATEX = {letter: f"\\{letter}" for letter in "#$%&_{}"}
+_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
+_LATEX |= {"[": "{[}", "*": "{*}"}  # Behind a line's end they are options of it.
 _ROWS_OF_GROUP = 1000  # Rows of Parquet that are written together.
 
 
@@ -63,6 +67,34 @@ def figures_table(figures: Mapping[str, object], notes: Mapping[str, object] | N
     notes = notes or {}
     rows = [(name.replace("_", " "), value, notes.get(name, "")) for name, value in figures.items()]
     return text_table(rows)
+
+
+def latex_table(records: Sequence[Mapping[str, object]], best: Mapping[str, object]) -> str:
+    """Records as a LaTeX `tabular` with the rules of booktabs. best: values that are bold, by name.
+
+    The cells are those of `text_table`, but columns without a text are on the right.
+    """
+    lines = [[latex_text(name) for name in records[0]]]
+    for record in records:
+        is_best = (name in best and cell == best[name] for name, cell in record.items())
+        lines.append([*map(_latex_cell, record.values(), is_best)])
+    columns = zip(*(record.values() for record in records), strict=True)
+    kinds = ["l" if any(isinstance(cell, str) for cell in column) else "r" for column in columns]
+    begin = f"% needs \\usepackage{{booktabs}}\n\\begin{{tabular}}{{{''.join(kinds)}}}\n\\toprule"
+    header, *rows = (f"{' & '.join(line)} \\\\" for line in lines)
+    return "\n".join([begin, header, r"\midrule", *rows, "\\bottomrule\n\\end{tabular}\n"])
+
+
+def _latex_cell(cell: object, is_best: bool) -> str:
+    text = latex_text(_cell(cell))
+    if isinstance(cell, (float, tuple)):
+        text = text.replace("-", "$-$")
+    return rf"\textbf{{{text}}}" if is_best else text
+
+
+def latex_text(text: str) -> str:
+    """The text with what steers LaTeX escaped."""
+    return "".join(_LATEX.get(letter, letter) for letter in on_a_line(text))
 
 
 def _cell(cell: object) -> str:

@@ -1,6 +1,7 @@
 """Weights in safetensors files, which hold tensors and nothing else; imports no torch."""
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,14 +11,20 @@ from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError
 from safetensors import safe_open
 
 from captioner.errors import UserError, refuse_errors
-from captioner.files import LARGEST_CONFIG, opened_file
+from captioner.files import LARGEST_CONFIG, JsonObject, atomic_path, opened_file
 from captioner.memory_limits import check_memory
 from captioner.schema import Config
 
 DIGEST = "sha256"  # In the header of a file: the digest of its tensors.
 
 
-_TYPES = {"F16": "float16", "F32": "float32", "F64": "float64", "I16": "int16", "I64": "int64"}
+_TYPES = {
+    **{"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64", "BOOL": "bool"},
+    **{"I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "U8": "uint8"},
+}
+"""Types by their names in files."""
+
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
 
 
 class StoredTensor(NamedTuple):
@@ -74,16 +81,46 @@ def stored_tensors(path: Path, framework: Literal["np", "pt"]) -> dict[str, Any]
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
+def write_weights(path: Path, tensors: Mapping[str, Any], texts: Mapping[str, str]) -> None:
+    """Write contiguous tensors, on the CPU, and texts as safetensors; atomically.
+
+    The library's `save_file` writes to a file named `.tmpXXXXXX`, which stays after a kill, and has
+    mode 600.
+    """
+    header: JsonObject = {"__metadata__": texts}
+    end = 0
+    widest_first = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
+    for name, tensor in widest_first:  # So each is aligned.
+        begin, end = end, end + tensor.nbytes
+        entry = {"dtype": _NAMES[_kind(tensor)], "shape": [*tensor.shape]}
+        header[name] = entry | {"data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, tensor in widest_first:
+            file.write(_bytes(tensor))
+
+
 def tensors_digest(tensors: Mapping[str, Any]) -> str:
     """SHA-256 of names, types, shapes and values, the same of NumPy's arrays and of torch's."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
-        kind = str(tensor.dtype).removeprefix("torch.")
-        digest.update(f"{name} torch.{kind} {tuple(tensor.shape)} ".encode())
-        flat = tensor.reshape(-1)
-        if kind != str(tensor.dtype):
-            import torch
-
-            flat = flat.view(torch.uint8).numpy()
-        digest.update(flat.view("u1"))
+        digest.update(f"{name} torch.{_kind(tensor)} {tuple(tensor.shape)} ".encode())
+        digest.update(_bytes(tensor))
     return digest.hexdigest()
+
+
+def _kind(tensor: Any) -> str:
+    """The type of an array of NumPy or a tensor of torch."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _bytes(tensor: Any) -> Any:
+    """The values of an array of NumPy or a tensor of torch as an array of bytes; no copy."""
+    flat = tensor.reshape(-1)
+    if str(tensor.dtype).startswith("torch."):
+        import torch
+
+        flat = flat.view(torch.uint8).numpy()
+    return flat.view("u1")

@@ -153,16 +153,18 @@ def training(machine: Machine, batch_size: int, dtype: torch.dtype) -> Result:
 def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     """Beam search of LENGTH steps for so many images at a time; seconds of one image."""
     decoder = make_decoder(machine).eval()
+    finished = copy.deepcopy(decoder)  # As a loaded model has it.
+    if dtype is torch.float32:
+        cpu.pack(finished)
     annotations = make_annotations(machine, images)
     words = LENGTH - 1  # And the end.
     constraints = Constraints(AnySearch(minimum_length=words, maximum_length=words))
-    packed = cpu.PackedWeights()  # A loaded model keeps them.
 
     def ours() -> list[tuple[list[int], float]]:
-        with torch.no_grad(), autocast(machine.device, dtype), cpu.packed_weights(packed):
+        with torch.no_grad(), autocast(machine.device, dtype):
             hypotheses = decode(
-                decoder,
-                decoder.remember(annotations),
+                finished,
+                finished.remember(annotations),
                 start=START,
                 end=END,
                 strategy=BeamSearch(BEAM),

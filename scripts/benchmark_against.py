@@ -178,9 +178,12 @@ def _search_of(model: Any, remember: Callable[[], Any], normalisation: float) ->
         from captioner.decoding import constraints as numbers
 
         constraints = numbers.Constraints(**length)
-    # What a loaded model keeps from search to search; nothing at an earlier commit.
     region = nullcontext
-    if hasattr(cpu, "packed_weights"):
+    if hasattr(cpu, "pack"):  # As a loaded model is.
+        if hasattr(model, "embeddings"):
+            model.embeddings.pack()
+        cpu.pack(model)
+    elif hasattr(cpu, "packed_weights"):  # What it kept from search to search at an earlier commit.
         region = partial(cpu.packed_weights, cpu.PackedWeights())
 
     def search() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,13 +98,16 @@ class Translation:
         words = self.sizes.length - 1  # And the end.
         length = {"minimum_length": words, "maximum_length": words}
         search = self.recipe.search.override(**length)
-        graphs, packed = self.graphs(), cpu.PackedWeights()
+        graphs = self.graphs()
+        finished = deepcopy(self.model)  # As a loaded model has it.
+        finished.embeddings.pack()
+        cpu.pack(finished)
 
         def by_torch() -> None:
-            with torch.no_grad(), cpu.packed_weights(packed):
+            with torch.no_grad():
                 decode(
-                    self.model,
-                    self.model.remember(batch.source, batch.source_mask),
+                    finished,
+                    finished.remember(batch.source, batch.source_mask),
                     start=Vocabulary.start,
                     end=Vocabulary.end,
                     strategy=make_strategy(search),

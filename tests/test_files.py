@@ -19,6 +19,7 @@ from captioner.errors import UserError
 from captioner.files import (
     as_utf8,
     atomic_path,
+    existing_path,
     lock,
     read_json,
     read_text,
@@ -152,6 +153,12 @@ def test_a_file_is_the_lock_where_the_file_system_has_none(error: str, tmp_path:
     assert (tmp_path / marker).exists()
     subprocess.run(command, **options, stdin=subprocess.DEVNULL, check=True)
     assert [path.name for path in (tmp_path / "new").iterdir()] == [".lock"]
+
+
+def test_a_file_added_between_two_calls_is_found(tmp_path: Path) -> None:
+    assert existing_path(tmp_path / "a.jpg") == tmp_path / "a.jpg"
+    (tmp_path / "A.JPG").touch()
+    assert existing_path(tmp_path / "a.jpg").samefile(tmp_path / "A.JPG")
 
 
 def test_files_of_killed_processes_are_removed(tmp_path: Path) -> None:

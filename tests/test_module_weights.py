@@ -1,13 +1,22 @@
+import os
+import signal
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors import deserialize
+from safetensors.torch import load_file, save_file
 
 from captioner.errors import UserError
+from captioner.files import remove_temporaries
 from captioner.module_weights import read_tensors, write_tensors
+from captioner.weight_files import weights_header, write_weights
 
 TENSORS = {
     "half": torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).half(),
@@ -42,3 +51,45 @@ def test_without_a_digest_every_weight_must_be_finite(tmp_path: Path, value: flo
     save_file({**TENSORS, "bfloat": torch.tensor([1, value], dtype=torch.bfloat16)}, file)
     with pytest.raises(UserError, match=r"weights\.safetensors: tensor 'bfloat' holds NaN or inf"):
         read_tensors(file)
+
+
+def test_a_file_is_what_the_library_reads_and_has_the_mode_of_others(tmp_path: Path) -> None:
+    file = tmp_path / "weights.safetensors"
+    dtypes = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+    floats = (torch.half, torch.bfloat16, torch.float32, torch.float64)
+    tensors = {str(dtype): torch.ones(3, 1, dtype=dtype) for dtype in (*dtypes, *floats)}
+    tensors |= {"größe": torch.tensor(-2.5), "empty": torch.empty(0, 2)}
+    write_weights(file, tensors, {"text": "naïve"})
+    torch.testing.assert_close(load_file(file), tensors, rtol=0, atol=0)
+    header, places = weights_header(file)
+    assert header == ""
+    for name, place in places.items():
+        assert f"torch.{place.dtype}" == str(tensors[name].dtype)
+        assert place.begin % tensors[name].itemsize == 0
+    (tmp_path / "other").touch()
+    assert stat.S_IMODE(file.stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
+    arrays = {"b": np.arange(6).reshape(2, 3), "a": np.float32([[0.5]]), "c": np.array(True)}
+    write_weights(file, arrays, {})
+    read = {name: bytes(entry["data"]) for name, entry in deserialize(file.read_bytes())}
+    assert read == {name: array.tobytes() for name, array in arrays.items()}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_what_a_killed_writer_leaves_is_removed(tmp_path: Path) -> None:
+    file = tmp_path / "weights.safetensors"
+    program = f"""
+import os, signal, numpy
+from pathlib import Path
+from captioner.weight_files import write_weights
+
+class Deadly(numpy.ndarray):
+    def reshape(self, *shape):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+arrays = {{"a": numpy.ones(10**6), "b": numpy.ones(9).view(Deadly)}}
+write_weights(Path({str(file)!r}), arrays, {{}})
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    remove_temporaries(tmp_path, age=0)  # As every run does when it starts.
+    assert list(tmp_path.iterdir()) == []

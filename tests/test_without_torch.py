@@ -1,6 +1,7 @@
 """What needs no torch runs where importing it fails, and the rest says what to install."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -103,7 +104,7 @@ make_app(Service(model, {"de": captioner.load_translator()}))
         (["caption", "photo.jpg", "--precision", "bfloat16"], "auto in bfloat16 needs torch"),
         (["caption", "photo.jpg", "--device", "cuda"], "device cuda in float32 needs torch"),
         (["caption", "photo.jpg", "--sample"], "sampling needs torch"),
-        (["caption", "photo.jpg", "--model", "."], "model config config.json does not exist"),
+        (["caption", "photo.jpg", "--model", "."], f"{os.sep}config.json does not exist"),
         (["export", "default", "folder"], "torch"),
         (["calibrate", "model", "--annotations", "references.json"], "model"),
     ],
@@ -113,5 +114,5 @@ def test_a_command_that_needs_torch_says_so(folder: Path, arguments: list[str], 
     shown = run(folder, MAIN, json.dumps([arguments]))
     assert named in shown
     assert "exit 2" in shown
-    if "model" not in named:
+    if "model" not in named and "config" not in named:
         assert "captioner[train]" in shown or "engine 'torch'" in shown

@@ -120,10 +120,10 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, query_size: int, memory_size: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.heads = heads
-        self.query_projection = cpu.Linear(query_size, query_size)
-        self.key_projection = cpu.Linear(memory_size, query_size)
-        self.value_projection = cpu.Linear(memory_size, query_size)
-        self.output_projection = cpu.Linear(query_size, query_size)
+        self.query_projection = nn.Linear(query_size, query_size)
+        self.key_projection = nn.Linear(memory_size, query_size)
+        self.value_projection = nn.Linear(memory_size, query_size)
+        self.output_projection = nn.Linear(query_size, query_size)
         self.score = ScaledDotProductScore()
         self.dropout = nn.Dropout(dropout)
 

@@ -105,7 +105,7 @@ class AdditiveScore(Score):
     ) -> None:
         super().__init__()
         self.activation = activation
-        self.query_projection = cpu.Linear(query_size, attention_size, bias=False)
+        self.query_projection = nn.Linear(query_size, attention_size, bias=False)
         self.key_projection = nn.Linear(memory_size, attention_size, bias=bias)
         self.energy = nn.Linear(attention_size, 1, bias=False)
 

@@ -20,8 +20,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, size: int, inner_size: int, dropout: float) -> None:
         super().__init__()
-        self.inner = cpu.Linear(size, inner_size)
-        self.outer = cpu.Linear(inner_size, size)
+        self.inner = nn.Linear(size, inner_size)
+        self.outer = nn.Linear(inner_size, size)
         self.dropout = cpu.Dropout(dropout)
 
     def forward(self, vectors: Tensor) -> Tensor:

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from captioner.backends.inert_pickle import read_checkpoint
 from captioner.backends.torch_captions import TorchCaptions
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-from captioner.files import atomic_path, read_bytes, read_json, write_bytes
+from captioner.files import read_bytes, read_json, write_bytes
 from captioner.model_folders import CONFIG, FOREIGN_FILES, PICKLES, WEIGHTS, pickled_folder
 from captioner.models.caption_config import DecoderConfig
 from captioner.models.score_config import ScoreConfig
@@ -29,6 +28,7 @@ from captioner.vision.encoder import Encoder, torchvision_weights
 from captioner.vision.encoder_families import make_encoder
 from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
+from captioner.weight_files import write_weights
 
 
 class _Code(NamedTuple):
@@ -114,13 +114,8 @@ def convert_pickles(name: str, folder: Path) -> None:
     tensors: dict[str, Tensor] = {}
     for path in pickles:
         tensors |= read_checkpoint(path)
-    # Safetensors hold no two tensors of one memory, as tied weights are.
-    apart = {
-        each: tensor.clone(memory_format=torch.contiguous_format)
-        for each, tensor in tensors.items()
-    }
-    with atomic_path(folder / WEIGHTS) as temporary:
-        save_file(apart, temporary, {"format": "pt"})
+    contiguous = {each: tensor.contiguous() for each, tensor in tensors.items()}
+    write_weights(folder / WEIGHTS, contiguous, {"format": "pt"})
     copied = [each for each in FOREIGN_FILES if (source / each).is_file() and each != CONFIG]
     for each in (*copied, CONFIG):  # A folder without it is no model.
         write_bytes(folder / each, read_bytes(source / each))

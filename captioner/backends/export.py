@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +28,6 @@ import torch
 from onnxscript import opset18
 from torch import Tensor, nn
 
-from captioner import cpu
 from captioner.attention.memory import Memory
 from captioner.backends.export_recurrent import RECURRENT, with_operators
 from captioner.backends.export_weights import Precision, refer_to, store_weights
@@ -122,7 +120,7 @@ def _of_captioner(model: TorchCaptions) -> dict[str, ModelProto]:
     decoder = deepcopy(model.decoder).float().eval()
     encoder = model.encoder.for_inference(torch.float32)
     size = model.preprocessing.size
-    with _plain_and_quiet(), torch.no_grad():
+    with _quiet(), torch.no_grad():
         pixels = torch.rand(2, 3, size, size)  # Sizes of 1 would become constants of the graph.
         graph = _graph(encoder, {"pixels": pixels}, ["annotations"], [{0: "batch"}])
         graph.metadata_props.add(key=MAP_SHAPE, value=json.dumps(model.map_shape))
@@ -144,7 +142,7 @@ def _of_translator(folder: ModelFolder) -> dict[str, ModelProto]:
         mask = torch.arange(length).expand(batch, -1) < length - 1  # With padding.
         return {"tokens": torch.full((batch, length), Vocabulary.end), "mask": mask}
 
-    with _plain_and_quiet(), torch.no_grad():
+    with _quiet(), torch.no_grad():
         sizes: Sizes = [{0: "batch", 1: "source"}] * 2
         return _search_graphs(model, model.remember, examples, sizes, has_ngrams=False)
 
@@ -375,10 +373,8 @@ _TRANSLATIONS: dict[Any, Any] = {
 
 
 @contextmanager
-def _plain_and_quiet() -> Iterator[None]:
-    """Export plain torch code, without warnings: `captioner.cpu` chooses by rows."""
-    before = os.environ.get(cpu.SWITCH)
-    os.environ[cpu.SWITCH] = "0"
+def _quiet() -> Iterator[None]:
+    """Export without warnings."""
     disabled = logging.root.manager.disable
     logging.disable(max(disabled, logging.WARNING))
     try:
@@ -387,6 +383,3 @@ def _plain_and_quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(disabled)
-        os.environ.pop(cpu.SWITCH)
-        if before is not None:
-            os.environ[cpu.SWITCH] = before

@@ -63,17 +63,15 @@ class GraphCaptions(VocabularyCaptions):
         return f"{len(self.vocabulary):,} words, on cpu"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """The folder is pickled, not the graphs: every process opens them itself."""
-        return open_captions, (ModelFolder(self.folder.path.resolve()),)
+        """The folder is pickled, not the graphs: every process opens them, if they are the same."""
+        return open_captions, (self.folder,)
 
     def for_workers(self, workers: int) -> GraphCaptions:
         """See `CaptionBackend`. Each worker has its share of the threads."""
         threads = max(1, self.threads // max(1, workers))
         if threads not in self.graphs:  # A graph keeps the threads that it was opened with.
-            folder = ModelFolder(self.folder.path)
-            if folder.digests != self.folder.digests:
-                raise UserError(f"the graphs in {folder.files} have changed; load the model again")
-            self.graphs[threads] = open_graphs(folder, GRAPHS, threads, folder.tensors())
+            weights = self.folder.tensors()
+            self.graphs[threads] = open_graphs(self.folder, GRAPHS, threads, weights)
         return replace(self, threads=threads)
 
     def encode(self, pixels: Array) -> Array:

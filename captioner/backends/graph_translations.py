@@ -52,8 +52,8 @@ class GraphTranslations:
         return f"{self.config.family} on cpu"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """The folder is pickled, not the graphs: every process opens them itself."""
-        return open_translations, (ModelFolder(self.folder.path.resolve()),)
+        """The folder is pickled, not the graphs: every process opens them, if they are the same."""
+        return open_translations, (self.folder,)
 
     @property
     def attends(self) -> bool:

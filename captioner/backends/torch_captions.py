@@ -52,7 +52,7 @@ class TorchCaptions(VocabularyCaptions):
     vocabulary: Vocabulary
     preprocessing: Preprocessing
     ngrams: Tensor | None = None
-    packed: cpu.PackedWeights = field(default_factory=cpu.PackedWeights)
+    is_finished: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         needed = self.encoder.annotation_size
@@ -89,12 +89,15 @@ class TorchCaptions(VocabularyCaptions):
         return self
 
     def for_inference(self, precision: torch.dtype = torch.float32) -> TorchCaptions:
-        """Fold the encoder's batch normalisation and cast its weights, in place; returns itself.
+        """Finish the networks, in place; returns itself.
 
-        Not to be trained or saved then. The search stays in float32: many captions have a close
-        second, which would win by the rounding.
+        Folds the encoder's batch normalisation, casts its weights and packs the decoder's. Finished
+        networks are neither trained nor saved nor moved. The search stays in float32: many captions
+        have a close second, which would win by the rounding.
         """
         self.encoder = self.encoder.fold_batch_norm().to(precision)
+        cpu.pack(self.decoder)
+        self.is_finished = True
         return self
 
     def for_workers(self, workers: int) -> TorchCaptions:
@@ -109,16 +112,15 @@ class TorchCaptions(VocabularyCaptions):
     def search(
         self, annotations: Values, search: SearchOptions, generator: torch.Generator | None = None
     ) -> list[list[Sentence]]:
-        with cpu.packed_weights(self.packed):
-            hypotheses = decode(
-                self.decoder,
-                self.decoder.remember(torch.as_tensor(annotations).to(self.device)),
-                start=Vocabulary.start,
-                end=Vocabulary.end,
-                strategy=make_strategy(search, generator),
-                constraints=self.constraints(search),
-                length_normalisation=search.length_normalisation,
-            )
+        hypotheses = decode(
+            self.decoder,
+            self.decoder.remember(torch.as_tensor(annotations).to(self.device)),
+            start=Vocabulary.start,
+            end=Vocabulary.end,
+            strategy=make_strategy(search, generator),
+            constraints=self.constraints(search),
+            length_normalisation=search.length_normalisation,
+        )
         return [list(map(self.in_words, of_photo)) for of_photo in hypotheses]
 
     @torch.no_grad()
@@ -149,6 +151,8 @@ def networks_of(backend: CaptionBackend) -> TorchCaptions:
     """A backend that can be trained and saved; refuses another."""
     if not isinstance(backend, TorchCaptions):
         raise UserError(f"a captioner by {backend.engine} has no networks to train or save")
+    if backend.is_finished:
+        raise UserError("this captioner is open for captioning; `load_model` opens it for training")
     return backend
 
 

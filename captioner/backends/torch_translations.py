@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -45,7 +45,6 @@ class TorchTranslations:
     source: SentenceVocabulary
     target: SentenceVocabulary
     precision: torch.dtype = torch.float32
-    packed: cpu.PackedWeights = field(default_factory=cpu.PackedWeights)
 
     def __post_init__(self) -> None:
         self.model.eval()
@@ -81,7 +80,7 @@ class TorchTranslations:
         generator: torch.Generator | None = None,
     ) -> list[list[Hypothesis]]:
         tokens, mask = collate_sources(sources)
-        with autocast(self.device, self.precision), cpu.packed_weights(self.packed):
+        with autocast(self.device, self.precision):
             return decode(
                 self.model,
                 self.model.remember(tokens.to(self.device), mask),
@@ -131,4 +130,7 @@ def open_translations(folder: ModelFolder, device: str, precision: str) -> Torch
     backend = load_translation_model(folder)
     backend.model.to(choose_device(device))
     backend.precision = choose_precision(precision)
+    if backend.precision is torch.float32:
+        backend.model.embeddings.pack()
+        cpu.pack(backend.model)
     return backend

@@ -15,7 +15,8 @@ from captioner.files import JsonObject
 from captioner.render.overlay import MappedCaption, Region, save_picture, scale_region
 from captioner.render.page import PageItem, phrases, save_html
 from captioner.render.panels import frames, panels, save_gif
-from captioner.text.languages import ENGLISH, content_words_of
+from captioner.text.keywords import Kind, keywords_of_text
+from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
@@ -38,7 +39,7 @@ def sentence(words: Sequence[str]) -> str:
 class Caption:
     """A caption with an attention map for every word.
 
-    text: the sentence of the T words; 's and n't are attached.
+    text: the sentence of the T words; 's and n't are attached. A given one is as it was typed.
     log_probability: natural, including the end. word_log_probabilities: T.
     attention: (T, rows, columns), a float32 array, each map summing to one.
     region: left, top, right, bottom of what the model saw, in pixels of the photo; the maps cover
@@ -136,7 +137,7 @@ class Caption:
         """The part of a page that `html` writes."""
         photo, region, caption = self.drawn()
         others = [other._without_photo() for other in self.alternatives if other.words]
-        return PageItem.of(photo, region, [caption, *others], title)
+        return replace(PageItem.of(photo, region, [caption, *others], title), text=self.text)
 
     def drawn(self) -> tuple[Image.Image, Region, MappedCaption]:
         """Photo, region in its pixels, and caption, as `captioner.render` draws them."""
@@ -158,13 +159,13 @@ class Caption:
             word_confidence=self.word_confidence,
         )
 
-    def with_keywords(self, kind: str) -> Caption:
+    def with_keywords(self, kind: Kind) -> Caption:
         """With other keywords, also of its alternatives: "all" content words, or "none"."""
         if kind == "nouns":
             return self
-        words = content_words_of(self.words if kind == "all" else (), self.language or ENGLISH)
+        keywords = keywords_of_text(self.text, kind, self.language or ENGLISH)
         rest = tuple(other.with_keywords(kind) for other in self.alternatives)
-        return replace(self, keywords=tuple(dict.fromkeys(filter(None, words))), alternatives=rest)
+        return replace(self, keywords=keywords, alternatives=rest)
 
     def to_dict(self) -> JsonObject:
         """The plain form for JSON, without the maps."""

@@ -29,7 +29,8 @@ from captioner.outcomes import (
     share_out,
 )
 from captioner.render.overlay import Region
-from captioner.text.languages import ENGLISH, is_english, language_tag
+from captioner.text.keywords import keywords_of_text
+from captioner.text.languages import ENGLISH, is_english, language_tag, plain_text
 from captioner.text.tokenizer import tokenize
 from captioner.vision.images import ImageSource, original_size, photo_name
 from captioner.vision.preprocessing import Preprocessing
@@ -341,7 +342,13 @@ def explain_photos(
     if lacking := captioner.backend.unknown(chain.from_iterable(words)):
         note(f"the model does not know {', '.join(lacking)}: scored as its unknown-word token")
     # An iterator: one batch after the other.
-    return caption_photos(captioner, iter(photos), None, batch_size, None, decoding_seconds, words)
+    given = caption_photos(captioner, iter(photos), None, batch_size, None, decoding_seconds, words)
+    pairs = zip(given, captions, strict=True)
+    return (each if isinstance(each, Failed) else _as_typed(each, text) for each, text in pairs)
+
+
+def _as_typed(caption: Caption, text: str) -> Caption:
+    return replace(caption, text=plain_text(text), keywords=keywords_of_text(text))
 
 
 def _is_one_photo(photos: Values) -> bool:

@@ -21,7 +21,8 @@ from pydantic import Field
 from captioner.arrays import Array
 from captioner.caption.caption import Caption
 from captioner.schema import Config, Probability
-from captioner.text.languages import FUNCTION_WORDS, are_keywords
+from captioner.text.keywords import keywords_of
+from captioner.text.languages import FUNCTION_WORDS
 
 LEAST_OF_A_WORD = 4
 """Occurrences from which on a word gets an offset."""
@@ -120,13 +121,12 @@ def regressors(captions: Sequence[Caption]) -> Array:
 def sure_nouns(caption: Caption, least: float) -> tuple[str, ...]:
     """The keywords of an English caption: its nouns whose confidence is at least `least`, once.
 
-    All nouns of a caption without word confidences.
+    That of a compound is its last word's: "hot dog" is as sure as "dog". All nouns of a caption
+    without word confidences.
     """
     scores = caption.word_confidence or [1.0] * len(caption.words)
-    rows = zip(caption.words, are_keywords(caption.words), scores, strict=True)
-    return tuple(
-        dict.fromkeys(word for word, noun, score in rows if noun and (score or 0) >= least)
-    )
+    found = keywords_of(caption.words)
+    return tuple(dict.fromkeys(word for word, place in found if (scores[place] or 0) >= least))
 
 
 def content_words(captions: Sequence[Caption]) -> list[str]:

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO
 
 from captioner.errors import CONTROLS, INSTALL, UserError, on_a_line
 from captioner.memory_limits import is_memory_error, memory_sentence
@@ -34,8 +34,13 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     be written. 130: Ctrl-C or SIGTERM, both raised as `KeyboardInterrupt`, also if a library turns
     that into another error, as safetensors does; a second SIGTERM kills the process. 141: a broken
     pipe.
+
+    Python prints and ignores what a finaliser, a weakref callback or a hook of `fork` raises. A
+    `KeyboardInterrupt` of theirs is raised again, by a timer, until it falls outside; not on
+    Windows, which has no such timer.
     """
     is_interrupted = False
+    report_ignored = sys.unraisablehook
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal is_interrupted
@@ -44,10 +49,20 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, interrupt)}
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # `nohup` may ignore it.
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
+    def raise_again(ignored: "sys.UnraisableHookArgs") -> None:
+        if issubclass(ignored.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)  # Seconds, by when this has returned.
+        elif not is_interrupted:  # Else it is of an object that was not made whole.
+            report_ignored(ignored)
+
     _set_streams()
+    before: dict[int, Any] = {}
+    if has_timer := hasattr(signal, "setitimer"):
+        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, interrupt)
+        sys.unraisablehook = raise_again
+    before[signal.SIGTERM] = signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # As `nohup` may have it.
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
     try:
         try:
             return main() or 0
@@ -67,8 +82,12 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
         report(sentence, name)
         return 128 + signal.SIGINT if is_interrupted else 2
     finally:
+        if has_timer:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            sys.unraisablehook = report_ignored
         for number, handler in before.items():
             signal.signal(number, handler)
+        eval("0")  # Else Python, after an interrupt in `exec`, ends by SIGINT instead of the code.
 
 
 def _sentence(error: Exception) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.tables import text_table
+from captioner.files import write_text
 
 
 def add_commands(commands: shared.Commands) -> None:
@@ -24,10 +24,13 @@ def add_commands(commands: shared.Commands) -> None:
     add("--resume", "", "continue the run in the folder")
     shared.add_machine(parser)
 
-    usage, summary = "runs FOLDER [FOLDER ...] [--against RUN]", "compare training runs"
-    _, add = shared.add_parser(commands, run_runs, usage, summary)
-    add("folders", "FOLDER", "a run, or a folder of runs", nargs="+")
+    usage, summary = "runs FOLDER [FOLDER ...] [options]", "compare training runs"
+    parser, add = shared.add_parser(commands, run_runs, usage, summary)
+    add("paths", "FOLDER", "a run, or a folder of runs", nargs="+")
     add("--against", "RUN", "compare each with this run, by the paired bootstrap")
+    add = shared.add_group(parser, "output")
+    shared.add_outputs(add, "write the table", "write the table, each interval as two columns")
+    add("--latex", "FILE", "write the table for LaTeX, with booktabs")
 
     usage, summary = "features CONFIG [options]", "store the annotation vectors of photos"
     parser, add = shared.add_parser(commands, run_features, usage, summary)
@@ -92,17 +95,28 @@ def run(arguments: argparse.Namespace) -> None:
             report(f"{model} needs torch: {problem}")
 
 
-def run_runs(arguments: argparse.Namespace) -> None:
+def run_runs(arguments: argparse.Namespace) -> int:
     """Compares training runs: the fields of their configs that differ, the best epoch, its
     scores on the validation photos with intervals, and minutes.
 
       captioner runs runs/
-      captioner runs runs/ --against runs/shapes
+      captioner runs runs/ --against runs/shapes --latex table.tex
+
+    The exit code is 2 if a folder has no run, or a run could not be read.
     """
+    names = ("json", "csv", "latex")
+    files = [(f"--{name}", getattr(arguments, name)) for name in names]
+    shared.check_outputs(files, arguments.overwrite)
+
     from captioner.runs.compare_runs import compare_runs
 
-    runs = compare_runs(arguments.folders, arguments.against)
-    print(text_table([(*runs[0],), *(tuple(run.values()) for run in runs)]))
+    runs = compare_runs(arguments.paths, arguments.against)
+    for sentence in runs.problems:
+        report(sentence)
+    shared.write_scores(runs, arguments.json, arguments.csv)
+    if arguments.latex:
+        write_text(arguments.latex, runs.latex())
+    return 2 if runs.problems else 0
 
 
 def run_features(arguments: argparse.Namespace) -> None:

@@ -7,9 +7,7 @@ photos 2.2 times.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,24 +24,15 @@ _CHUNK_PHOTOS = {torch.float32: 2, torch.bfloat16: 4}
 """Photos in a chunk that fits in the caches: VGG-11 takes 69 ms a photo, and 85 with 16 at once."""
 
 
-class PackedWeights(dict[nn.Parameter, tuple[tuple[int, int], Tensor]]):
-    """Weights in oneDNN's own order, and the address and version of those they were packed from."""
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Copies and pickles are empty: torch cannot copy these tensors."""
-        return PackedWeights, ()
-
-
-_PACKED: ContextVar[PackedWeights | None] = ContextVar("packed weights", default=None)
-
-
 def enabled(device: torch.device) -> bool:
     """Whether to run the code of this room for tensors on this device.
 
-    True on a CPU, unless the environment variable `SWITCH` is `0`; it is read at every call. On a
-    GPU the room's code launches more kernels than plain torch code (not measured).
+    True on a CPU, unless the environment variable `SWITCH` is `0`; it is read at every call. Not
+    while torch compiles or exports, which takes plain torch code. On a GPU the room's code launches
+    more kernels than plain torch code (not measured).
     """
-    return device.type == "cpu" and os.environ.get(SWITCH) != "0"
+    is_run = not torch.compiler.is_compiling()
+    return is_run and device.type == "cpu" and os.environ.get(SWITCH) != "0"
 
 
 def in_chunks(pixels: Tensor) -> tuple[Tensor, ...]:
@@ -53,49 +42,98 @@ def in_chunks(pixels: Tensor) -> tuple[Tensor, ...]:
     return torch.split(pixels, _CHUNK_PHOTOS.get(pixels.dtype, len(pixels)))
 
 
-@contextmanager
-def packed_weights(kept: PackedWeights | None = None) -> Iterator[None]:
-    """Let `linear` pack large weights at their first product in this region, and reuse them.
+class LSTMCell(nn.LSTMCell):
+    """torch's `LSTMCell`, which tells its gates before their functions."""
 
-    Packing the paper's decoder takes 10 ms, and as much memory as its weights; the beam of one
-    photo then takes .65 (AVX-512) to .87 (AVX2) of the time, that of 32 photos .81 to .86.
+    def gates(self, inputs: Tensor, hidden: Tensor) -> Tensor:
+        """Inputs (..., I) and hidden states (..., H) -> the gates (..., 4H), in torch's order."""
+        of_inputs = functional.linear(inputs, self.weight_ih, self.bias_ih)  # (..., 4H)
+        return of_inputs + functional.linear(hidden, self.weight_hh, self.bias_hh)
 
-    A weight is packed again once its address or torch's count of its changes is another; a change
-    through `.data` or NumPy, which torch does not count, goes unnoticed.
+    @property
+    def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of inputs (4H, I) and of hidden states (4H, H), and the biases of both, (4H) each."""
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
-    kept: reused and extended; None begins an empty one. A nested region uses the outer one's.
+
+class PackedLinear(nn.Module):
+    """A finished `Linear`: its only weight is packed in oneDNN's own order, and never changes.
+
+    Float32 on a CPU. It is copied, pickled and differentiated by its inputs, but not trained,
+    saved or moved to another device.
     """
-    outer = _PACKED.get()
-    inner = PackedWeights() if kept is None else kept
-    token = _PACKED.set(inner if outer is None else outer)
-    try:
-        yield
-    finally:
-        _PACKED.reset(token)
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Weight (O, I) and bias (O)."""
+        super().__init__()
+        self.packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+        self.bias = None if bias is None else bias.detach()
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight (O, I) in torch's order, a copy."""
+        return self.packed.to_dense()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """x W^T + b of (..., I) -> (..., O)."""
+        inputs = inputs.float()  # An autocast region may have made it another.
+        if torch.is_grad_enabled() and inputs.requires_grad:
+            return functional.linear(inputs, self.weight, self.bias)
+        product = torch.ops.mkldnn._linear_pointwise
+        return product(inputs, self.packed, self.bias, "none", [], "")  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, object]:
+        """torch copies no packed tensor."""
+        return {**self.__dict__, "packed": self.weight}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        packed = torch.ops.mkldnn._reorder_linear_weight(state["packed"])
+        super().__setstate__({**state, "packed": packed})  # type: ignore[no-untyped-call]
 
 
-def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b of (..., I) -> (..., O), like torch's `linear`.
+class PackedLSTMCell(nn.Module):
+    """A finished `LSTMCell`."""
 
-    By oneDNN inside of `packed_weights`, for large weights in float32 and without a gradient.
+    def __init__(self, cell: LSTMCell) -> None:
+        super().__init__()
+        self.of_inputs = PackedLinear(cell.weight_ih, cell.bias_ih)
+        self.of_hidden = PackedLinear(cell.weight_hh, cell.bias_hh)
+        self.biases = cell.bias_ih.detach(), cell.bias_hh.detach()
+
+    def gates(self, inputs: Tensor, hidden: Tensor) -> Tensor:
+        """See `LSTMCell.gates`."""
+        return self.of_inputs(inputs) + self.of_hidden(hidden)  # type: ignore[no-any-return]
+
+    @property
+    def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """See `LSTMCell.weights`."""
+        return self.of_inputs.weight, self.of_hidden.weight, *self.biases
+
+
+def pack(model: nn.Module) -> None:
+    """Replace the large layers of a finished model, in place, by packed ones.
+
+    The beam of one photo then takes .65 (AVX-512) to .87 (AVX2) of the time, that of 32 photos .81
+    to .86: of a beam's few rows MKL makes a fifth of the cores' speed. Packing the paper's decoder
+    takes 10 ms.
     """
-    packed = _PACKED.get()
-    if packed is None or not isinstance(weight, nn.Parameter) or not _is_packable(inputs, weight):
-        return functional.linear(inputs, weight, bias)
-    state = weight.data_ptr(), weight._version
-    packed_state, reordered = packed.get(weight, (None, weight))
-    if packed_state != state:
-        reordered = torch.ops.mkldnn._reorder_linear_weight(weight)
-        packed[weight] = state, reordered
-    return torch.ops.mkldnn._linear_pointwise(inputs, reordered, bias, "none", [], "")  # type: ignore[no-any-return]
+    for module in list(model.modules()):
+        for name, layer in module.named_children():
+            if isinstance(layer, LSTMCell) and is_packable(layer.weight_hh):
+                setattr(module, name, PackedLSTMCell(layer))
+            elif isinstance(layer, nn.Linear) and is_packable(layer.weight):
+                setattr(module, name, PackedLinear(layer.weight, layer.bias))
 
 
-class Linear(nn.Linear):
-    """torch's `Linear`, computed by `linear`."""
+def is_packable(weight: Tensor) -> bool:
+    """Whether products by a finished weight (O, I) gain by packing.
 
-    def forward(self, input: Tensor) -> Tensor:
-        """(..., I) -> (..., O)."""
-        return linear(input, self.weight, self.bias)
+    It is large, in float32 and on a CPU with AVX, with this room switched on.
+    """
+    is_large = weight.numel() >= _LARGE_WEIGHT and weight.dtype is torch.float32
+    has_vectors = torch.backends.cpu.get_cpu_capability().startswith("AVX")
+    has_packing = torch.backends.mkldnn.is_available() and has_vectors  # type: ignore[no-untyped-call]
+    return is_large and has_packing and enabled(weight.device)
 
 
 class Dropout(nn.Dropout):
@@ -111,14 +149,3 @@ class Dropout(nn.Dropout):
         dropped = min(round(self.p * 2**16), 2**16 - 1)
         mask = (values >= dropped - 2**15).to(input.dtype)  # (...)
         return input * mask.mul_(2**16 / (2**16 - dropped))
-
-
-def _is_packable(inputs: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN can compute this product: it is large, in float32 and has no gradient."""
-    if weight.numel() < _LARGE_WEIGHT or not enabled(inputs.device):
-        return False
-    is_plain = torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or weight.is_inference()
-    is_float = inputs.dtype is weight.dtype is torch.float32
-    has_vectors = torch.backends.cpu.get_cpu_capability().startswith("AVX")
-    has_packing = torch.backends.mkldnn.is_available() and has_vectors  # type: ignore[no-untyped-call]
-    return is_float and not is_plain and has_packing

@@ -7,13 +7,13 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from captioner.errors import UserError, counted
-from captioner.files import existing_path
+from captioner.files import FolderNames, existing_path, folder_names
 from captioner.text.languages import is_valid_unicode
 from captioner.text.tokenizer import tokenize
 
@@ -135,12 +135,14 @@ class Collector:
 
     Ids are compared as text: 1 is "1". check_files: whether the photos must exist. images: their
         folder if it was given, in which photos of another machine are looked for (see `_moved`).
+    names: of each folder, listed once for this source.
     """
 
     def __init__(self, problems: Problems, check_files: bool, images: Path | None = None) -> None:
         self.problems = problems
         self._check_files = check_files
         self._images = images
+        self.names: FolderNames = cache(folder_names)
         self._in_other_case: list[str] = []
         self._photos: dict[str, SourcePhoto] = {}
 
@@ -151,7 +153,7 @@ class Collector:
         """Add a photo; False, and a problem, if it was added before."""
         if self._check_files and isinstance(photo.path, Path):
             name = photo.path.name
-            photo.path = existing_path(photo.path)
+            photo.path = existing_path(photo.path, self.names)
             existing = photo.path.name  # Names of tables are often composed, of files not.
             if existing != name and existing.lower() == name.lower():
                 self._in_other_case.append(f"{existing} for {name}")
@@ -220,7 +222,7 @@ class Collector:
         if not photos or any(map(self._exists, photos)):
             return
         paths = [photo.path for photo in photos if isinstance(photo.path, Path)]
-        moved = _moved(paths, self._images) if self._images else []
+        moved = _moved(paths, self._images, self.names) if self._images else []
         if not any(map(os.path.isfile, moved)):
             fault = f"none of its {counted(len(photos), 'photo')} exists, the first would be"
             also = f", and none is in {self._images} by the end of its path" if self._images else ""
@@ -278,7 +280,7 @@ class Collector:
         return None
 
 
-def _moved(paths: Sequence[Path], images: Path) -> list[Path]:
+def _moved(paths: Sequence[Path], images: Path, known: FolderNames) -> list[Path]:
     """Photos of another machine in a folder, by the ends of their paths: where the most exist.
 
     All paths lose as many first parts, or all but the names if these differ, so that no two become
@@ -290,5 +292,5 @@ def _moved(paths: Sequence[Path], images: Path) -> list[Path]:
     names = [Path(path.name) for path in paths]
     if len(set(names)) == len(set(paths)):
         ends.append(names)
-    places = ([existing_path(images / end) for end in of_all] for of_all in ends)
+    places = ([existing_path(images / end, known) for end in of_all] for of_all in ends)
     return max(places, key=lambda place: sum(map(os.path.isfile, place)), default=[])

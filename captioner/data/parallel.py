@@ -18,7 +18,7 @@ _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ni
 LARGEST = 999_999
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SentencePair:
     """A sentence and its translation, stripped. line: in both files, from 1."""
 

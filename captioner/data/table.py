@@ -15,7 +15,15 @@ from typing import NamedTuple
 
 from captioner.data.example import SPLIT_OF, Collector, Problems, SourcePhoto, Splits
 from captioner.errors import UserError, counted
-from captioner.files import Json, JsonObject, existing_path, parse_json, read_text
+from captioner.files import (
+    FolderNames,
+    Json,
+    JsonObject,
+    existing_path,
+    folder_names,
+    parse_json,
+    read_text,
+)
 from captioner.library import Description, Library
 from captioner.tables import cell_text
 from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, local_path, photo_files
@@ -74,36 +82,40 @@ def read_table(annotations: Path, images: Path, splits: Splits, collector: Colle
         if is_leftover(row.image):  # Such as @eaDir.
             continue
         if not is_added and not row.photo:
-            images = _folder_of(images, row.image)
+            images = _folder_of(images, row.image, collector.names)
         key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
         if key not in is_added:
             record = f"image {row.image} ({row.record})"
-            path = row.photo or with_suffix(images / row.image)
+            path = row.photo or with_suffix(images / row.image, collector.names)
             is_added[key] = collector.add(SourcePhoto(row.image, path, record, row.split))
         for caption in row.captions if is_added[key] else ():
             collector.add_caption(row.image, caption, row.record)
 
 
-def _folder_of(images: Path, name: str) -> Path:
+def _folder_of(images: Path, name: str, names: FolderNames) -> Path:
     """`images`, or the only folder in it with the photo, as Kaggle's `Images` beside a table."""
     matches: list[Path] = []
-    if not _is_there(images / name):
+    if not _is_there(images / name, names):
         with suppress(OSError, ValueError):  # A name that no folder can have.
             folders = [images / entry for entry in os.listdir(images) if not is_leftover(entry)]
-            matches = [folder for folder in folders if _is_there(folder / name)]
+            matches = [folder for folder in folders if _is_there(folder / name, names)]
     return matches[0] if len(matches) == 1 else images
 
 
-def _is_there(path: Path) -> bool:
-    return os.path.exists(existing_path(with_suffix(path)))
+def _is_there(path: Path, names: FolderNames) -> bool:
+    return os.path.exists(existing_path(with_suffix(path, names), names))
 
 
-def with_suffix(path: Path) -> Path:
-    """The photo that a path names, also without its suffix, as kohya's scripts write it."""
-    if path.suffix.lower() in PHOTO_SUFFIXES or os.path.lexists(existing_path(path)):
+def with_suffix(path: Path, names: FolderNames) -> Path:
+    """The photo that a path names, also without its suffix, as kohya's scripts write it.
+
+    names: as in `existing_path`.
+    """
+    if path.suffix.lower() in PHOTO_SUFFIXES or os.path.lexists(existing_path(path, names)):
         return path
     named = (path.with_name(path.name + suffix) for suffix in sorted(PHOTO_SUFFIXES))
-    return next(filter(os.path.isfile, map(existing_path, named)), path)
+    existing = (existing_path(each, names) for each in named)
+    return next(filter(os.path.isfile, existing), path)
 
 
 def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
@@ -157,13 +169,14 @@ def _rows_of_tables(photos: Sequence[Path], folder: Path, problems: Problems) ->
     left_out = 0
     skips_own = not problems.by_captioner
     above = {parent for photo in photos for parent in photo.parents}
+    names = cache(folder_names)
     for place in sorted(above - {*folder.parents}):
         tables = [place / name for name in _METADATA if os.path.isfile(place / name)]
         for row in chain.from_iterable(
             table_rows(table, problems, skips_own) for table in tables[:1]
         ):
             if row.captions:
-                path = existing_path(place / row.image)
+                path = existing_path(place / row.image, names)
                 image = Path(os.path.relpath(path, folder)).as_posix()
                 _, rows = found.setdefault(image, (f"in {tables[0].name}", []))
                 rows.append(row._replace(image=image))

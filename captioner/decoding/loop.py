@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from captioner import cpu
 from captioner.arrays import Array
 from captioner.attention.memory import Memory
 from captioner.attention.selection import sample
@@ -306,5 +305,4 @@ def decode(
     if coverage_penalty > 0 and memory.mask is not None:
         mask = memory.mask.cpu().numpy()  # (B, L)
     longest = constraints.search.maximum_length
-    with cpu.packed_weights():
-        return search_hypotheses(stepper, longest, coverage_penalty, mask)
+    return search_hypotheses(stepper, longest, coverage_penalty, mask)

@@ -40,7 +40,7 @@ class TransformerDecoder(SequenceDecoder, CaptionDecoder):
         self.annotation_norm = nn.LayerNorm(size)
         self.stack = DecoderStack(sizes, config.layers)
         self.norm = nn.LayerNorm(size)
-        self.output = cpu.Linear(size, vocabulary_size)
+        self.output = nn.Linear(size, vocabulary_size)
         self.dropout = cpu.Dropout(config.dropout)
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)  # The scale of positions.
         for parameter in self.stack.parameters():

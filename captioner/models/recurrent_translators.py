@@ -125,9 +125,9 @@ class Bahdanau(RecurrentModel):
         self.attention = Attention(score)
         self.initial = nn.Linear(hidden, hidden, bias=False)
         self.cell = FedCell("gru", embedding, 2 * hidden, hidden)
-        self.output_word = cpu.Linear(embedding, 2 * output)
-        self.output_hidden = cpu.Linear(hidden, 2 * output, bias=False)
-        self.output_context = cpu.Linear(2 * hidden, 2 * output, bias=False)
+        self.output_word = nn.Linear(embedding, 2 * output)
+        self.output_hidden = nn.Linear(hidden, 2 * output, bias=False)
+        self.output_context = nn.Linear(2 * hidden, 2 * output, bias=False)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
         """Source tokens (B, S) and mask (B, S) -> annotations (B, S, 2H). Equation 7.
@@ -188,7 +188,7 @@ class Luong(RecurrentModel):
         local = LocalAttention(score, config.window, is_predicted)
         self.attention = Attention(score) if config.attention == "global" else local
         self.centre = PredictedCentre(hidden, hidden) if is_predicted else None
-        self.combined = cpu.Linear(2 * hidden, hidden, bias=False)
+        self.combined = nn.Linear(2 * hidden, hidden, bias=False)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
         """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H)."""

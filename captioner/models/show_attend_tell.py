@@ -44,15 +44,15 @@ class ShowAttendTellDecoder(CaptionDecoder):
         selection = SoftSelection() if config.selection == "soft" else HardSelection()
         self.attention = Attention(score, selection, config.temperature)
         self.embedding = empty_embedding(vocabulary_size, embedding)
-        self.lstm = nn.LSTMCell(embedding + memory, hidden)
+        self.lstm = cpu.LSTMCell(embedding + memory, hidden)
         self.initial_hidden = nn.Linear(memory, hidden)
         self.initial_cell = nn.Linear(memory, hidden)
         if config.gate != "none":
-            self.gate = cpu.Linear(hidden, 1 if config.gate == "scalar" else memory)
+            self.gate = nn.Linear(hidden, 1 if config.gate == "scalar" else memory)
         if config.deep_output:
-            self.output_hidden = cpu.Linear(hidden, embedding)
-            self.output_context = cpu.Linear(memory, embedding, bias=False)
-        self.output = cpu.Linear(embedding if config.deep_output else hidden, vocabulary_size)
+            self.output_hidden = nn.Linear(hidden, embedding)
+            self.output_context = nn.Linear(memory, embedding, bias=False)
+        self.output = nn.Linear(embedding if config.deep_output else hidden, vocabulary_size)
         self.dropout = cpu.Dropout(config.dropout)
         # Embeddings on the scale of annotation vectors (about one), and an open forget gate.
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)
@@ -78,9 +78,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
         embedded = self._drop(self.embedding(tokens))  # (B, K, E)
         attended = self._attend(state)
         inputs = torch.cat([embedded, attended.context], dim=-1)  # (B, K, E + D)
-        gates = cpu.linear(inputs, self.lstm.weight_ih, self.lstm.bias_ih)  # (B, K, 4H)
-        gates = gates + cpu.linear(state.hidden, self.lstm.weight_hh, self.lstm.bias_hh)
-        state = _lstm_update(state, gates)
+        state = _lstm_update(state, self.lstm.gates(inputs, state.hidden))
         features = self._output_features(embedded, state.hidden, attended.context)
         return Step(self.output(features), state, attended.weights)  # logits (B, K, V)
 
@@ -99,16 +97,17 @@ class ShowAttendTellDecoder(CaptionDecoder):
         """
         embedded = self._drop(self.embedding(tokens))  # (B, K, T, E)
         # Equation 1: T E y and the biases.
-        of_word = self.lstm.weight_ih[:, : self.config.embedding_size]
-        biases = self.lstm.bias_ih + self.lstm.bias_hh
-        word_gates = functional.linear(embedded, of_word, biases)  # (B, K, T, 4H)
+        of_inputs, of_hidden, input_bias, hidden_bias = self.lstm.weights
+        of_word = of_inputs[:, : self.config.embedding_size]  # (4H, E)
+        word_gates = functional.linear(embedded, of_word, input_bias + hidden_bias)
+        # (B, K, T, 4H)
         state = self.start(memory)
         if tokens.shape[1] != 1:
             state = select_rows(state, tokens.new_zeros(tokens.shape[:2]))
         # The weights for context and state, (4H, D + H). Slicing or casting them at every step
         # costs more than the products, there and in the backward pass.
-        of_context = self.lstm.weight_ih[:, self.config.embedding_size :]
-        weights = _autocast(torch.cat([of_context, self.lstm.weight_hh], dim=1))
+        of_context = of_inputs[:, self.config.embedding_size :]
+        weights = _autocast(torch.cat([of_context, of_hidden], dim=1))
         score = self.attention.score
         is_papers = type(score) is AdditiveScore and score.activation == "tanh"
         recur = self._recur_on_cpu if is_papers and cpu.enabled(tokens.device) else self._recur

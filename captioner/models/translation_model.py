@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from captioner import cpu
@@ -54,12 +55,18 @@ class Embeddings(nn.Module):
         self.target_embedding = make(target_size, embedding_size)
         self.source_embedding = make(source_size, embedding_size) if tie != "all" else None
         # A shared matrix is one parameter with one name, so that a saved model holds it once.
-        self.output = cpu.Linear(output_size, target_size) if tie == "none" else None
+        self.output: nn.Module | None
+        self.output = nn.Linear(output_size, target_size) if tie == "none" else None
         self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
         deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1  # The first: norm 1.
         for table in (self.target_embedding, self.source_embedding):
             if table is not None and not is_meta:
                 nn.init.normal_(table.weight, std=deviation)
+
+    def pack(self) -> None:
+        """Pack the shared matrix of a finished model for `logits`; see `captioner.cpu.pack`."""
+        if self.output is None and cpu.is_packable(self.target_embedding.weight):
+            self.output = cpu.PackedLinear(self.target_embedding.weight, self.output_bias)
 
     def source(self, tokens: Tensor) -> Tensor:
         """Source tokens (B, S) -> their embeddings (B, S, E)."""
@@ -73,7 +80,7 @@ class Embeddings(nn.Module):
     def logits(self, vectors: Tensor) -> Tensor:
         """Decoder outputs (..., output size) -> logits (..., V)."""
         if self.output is None:
-            return cpu.linear(vectors, self.target_embedding.weight, self.output_bias)
+            return functional.linear(vectors, self.target_embedding.weight, self.output_bias)
         return self.output(vectors)  # type: ignore[no-any-return]
 
 
@@ -167,9 +174,9 @@ class FedCell(nn.Module):
         super().__init__()
         gates = 3 if kind == "gru" else 4
         self.kind = kind
-        self.known = cpu.Linear(known_size, gates * hidden_size)
-        self.fed = cpu.Linear(fed_size, gates * hidden_size, bias=False) if fed_size else None
-        self.hidden = cpu.Linear(hidden_size, gates * hidden_size)
+        self.known = nn.Linear(known_size, gates * hidden_size)
+        self.fed = nn.Linear(fed_size, gates * hidden_size, bias=False) if fed_size else None
+        self.hidden = nn.Linear(hidden_size, gates * hidden_size)
         with torch.no_grad():
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)

@@ -63,6 +63,7 @@ class Descriptions:
         self._embedder = Embedder(options.decoding_seconds)
         self._notes: Counter[str] = Counter()
         self._names = cache(spellings)
+        self._listed = cache(files.folder_names)
         # Found before any is written: a new sidecar may change where another photo's goes.
         self._places = {photo: [*self._beside(photo)] for photo in photos}
         owners: dict[Path, dict[str, str]] = defaultdict(dict)  # The photos beside each file.
@@ -160,7 +161,7 @@ class Descriptions:
             places = long if is_long else [*short, *long]
             yield "xmp", next(filter(os.path.exists, places), places[0])
         if self._options.text:
-            yield "text", files.existing_path(path.with_suffix(".txt"))
+            yield "text", files.existing_path(path.with_suffix(".txt"), self._listed)
 
     def _raw_suffix(self, path: Path) -> str:
         """The suffix of a raw file of this name, whose is `photo.xmp`; "" without one."""

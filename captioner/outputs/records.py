@@ -15,7 +15,6 @@ from typing_extensions import Required, TypedDict
 
 import captioner
 from captioner.caption.caption import Caption, sentence
-from captioner.caption.confidence import sure_nouns
 from captioner.caption.config import captioner_config
 from captioner.errors import UserError
 from captioner.files import JsonObject, read_bytes
@@ -23,6 +22,7 @@ from captioner.model_folders import ModelFolder, model_folder
 from captioner.outputs.options import PLACES, OutputOptions
 from captioner.schema import Text, plain_type, to_mapping
 from captioner.tables import csv_text
+from captioner.text.keywords import keywords_of_text
 from captioner.text.tokenizer import tokenize
 from captioner.vision.shards import source_status
 
@@ -143,7 +143,7 @@ def caption_of(record: Record, name: str, status: os.stat_result | None = None) 
     log_probability = record.get("log_probability", math.nan)
     caption = Caption(text, tuple(words), log_probability, (), np.empty((0, 0, 0)), name=name)
     if keywords is None:  # Also of tables by earlier versions.
-        keywords = () if language else sure_nouns(caption, 0.0)
+        keywords = () if language else keywords_of_text(text)
     return replace(caption, language=language, keywords=tuple(keywords), status=status, **scores)
 
 

@@ -64,8 +64,10 @@ def _records(
     problems = Problems("skip", f"table {table}")
     folders = [Path(images)] if images else [Path(), Path(table).parent]
     records: dict[str, Record] = {}
+    names = cache(files.folder_names)
     for row in table_rows(Path(table), problems):
-        paths = (files.existing_path(with_suffix(folder / row.image)) for folder in folders)
+        named = (with_suffix(folder / row.image, names) for folder in folders)
+        paths = (files.existing_path(path, names) for path in named)
         photo = str(next(filter(os.path.isfile, paths), ""))
         if str(row.cells.get("rank") or 1) != "1":  # Another of several captions.
             continue
@@ -120,7 +122,7 @@ def unwrite_captions(
     read = [_records(table, images, None, report) for table in sorted(tables)]
     records = dict(chain.from_iterable(of_table.items() for of_table, _ in read))
     photos = [name for name in dict.fromkeys([*photos, *records]) if name not in tables]
-    names = cache(spellings)
+    names, listed = cache(spellings), cache(files.folder_names)
     counts = Counter(dict.fromkeys(_KINDS.values(), 0))
     counts["not changed"] = sum(problems for _, problems in read)
     mend_torn(photos, report)
@@ -130,7 +132,7 @@ def unwrite_captions(
         files.remove_leftovers(written)
     with closing(Embedder()) as embedder:
         for photo in map(Path, photos):
-            text = files.existing_path(photo.with_suffix(".txt"))
+            text = files.existing_path(photo.with_suffix(".txt"), listed)
             # The text before the XMP that says whose it is, which a kill may leave there.
             places = dict.fromkeys([text, *chain(*sidecars(photo, names)), photo])
             if not any(map(os.path.lexists, places)):

@@ -8,16 +8,20 @@ import hashlib
 import html
 import io
 import json
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import SimpleNamespace
+from typing import IO
 
 import numpy as np
 from PIL import Image
 
-from captioner.files import StrPath, write_text
+from captioner.files import StrPath, atomic_path, refuse_os_errors, write_text
 from captioner.render.overlay import (
     PAGE_SUFFIXES,
     STYLE,
@@ -29,7 +33,7 @@ from captioner.render.overlay import (
     scale_region,
 )
 from captioner.render.typography import printable
-from captioner.text.languages import ENGLISH
+from captioner.text.languages import ENGLISH, word_list
 
 UNIT = 1e-5  # Value of 1 in the maps of the page: whole numbers keep it small.
 _LONGEST_SIDE = 1000
@@ -40,8 +44,8 @@ DOUBTFUL = 0.5  # Words of less confidence are paler.
 class PageItem:
     """One photo of the page with its captions. Made by `PageItem.of`.
 
-    viewer_data: JSON that `captionViewer` reads: the region of the maps, as fractions of the
-        photo's sides, and for each caption its maps (T, rows * columns), in units of `UNIT`.
+    viewer_data: JSON of numbers that `captionViewer` reads: the region of the maps, as fractions of
+        the photo's sides, and for each caption its maps (T, rows * columns), in units of `UNIT`.
     """
 
     address: str  # The photo as a `data:` address.
@@ -51,6 +55,8 @@ class PageItem:
     name: str = ""  # The line under the photo.
     path: str = ""  # From the page's folder, for the table of edited captions; or else `name`.
     folder: str = ""  # The heading above its photos.
+    photo_digest: str = ""  # For the table, too.
+    text: str = ""  # The sentence of the first caption; by default its words.
 
     @classmethod
     def of(
@@ -83,24 +89,9 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8, title: str = "")
     the browser if it is English. Captions can be edited and downloaded as a table that training
     reads. strength: of the slider at first. title: heading of the page.
     """
-    title = title or "Where the model looked"
-    language = phrases(items[0].captions[0].language).language
-    items = sorted(items, key=lambda item: item.folder)
-    articles = []
-    folders = ["", *(item.folder for item in items)]
-    for position, item in enumerate(items):
-        if item.folder != folders[position]:
-            articles.append(f'<h2 translate="no">{escaped(item.folder)}</h2>\n')
-        articles.append(_article(item, position))
-    body = static_file("gallery.html").format(
-        title=escaped(title),
-        percent=round(100 * strength),
-        articles="".join(articles),
-        unit=UNIT,
-        data=",".join(item.viewer_data for item in items),
-    )
-    script = f"{viewer_script()}\n{static_file('overlay_page.js')}"
-    return web_page(title, ("pages.css",), body, script, language)
+    head, foot = _frame(items[0].captions[0].language, strength, title)
+    ordered = _in_folders([item.folder for item in items])
+    return "".join([head, *(f"{heading}{_article(items[at])}" for heading, at in ordered), foot])
 
 
 def save_html(path: StrPath, items: Sequence[PageItem], strength: float, title: str = "") -> None:
@@ -109,20 +100,92 @@ def save_html(path: StrPath, items: Sequence[PageItem], strength: float, title: 
     write_text(path, html_page(items, strength, title))
 
 
-def _article(item: PageItem, position: int) -> str:
-    return static_file("photo.html").format(
+class PageWriter:
+    """Writes the page of `html_page` photo by photo, of which it holds none in memory.
+
+    is_plain: an album to look at, without doubt, percentages, buttons and edits.
+    """
+
+    def __init__(
+        self, path: StrPath, strength: float = 0.8, title: str = "", is_plain: bool = False
+    ) -> None:
+        check_suffix(path, PAGE_SUFFIXES)
+        self._path = Path(path)
+        self._is_plain = is_plain
+        self._frame = partial(_frame, strength=strength, title=title, is_plain=is_plain)
+        self._language = ENGLISH
+        self._articles: IO[bytes] | None = None  # A file without a name.
+        self._folders: list[str] = []
+        self._ends = [0]  # Of the articles in their file.
+
+    def add(self, item: PageItem) -> None:
+        """Write a photo's article to a temporary file in the page's folder."""
+        with refuse_os_errors(f"cannot write {self._path}"):
+            if self._articles is None:
+                self._language = item.captions[0].language
+                folder = Path(os.path.realpath(self._path)).parent
+                folder.mkdir(parents=True, exist_ok=True)
+                self._articles = TemporaryFile(dir=folder)  # noqa: SIM115
+            size = self._articles.write(_bytes(_article(item, self._is_plain)))
+        self._ends.append(self._ends[-1] + size)
+        self._folders.append(item.folder)
+
+    def close(self) -> None:
+        """Put the page together, in the order of folders; without photos, an earlier one stays."""
+        if self._articles is None:
+            return
+        head, foot = self._frame(self._language)
+        with self._articles, atomic_path(self._path) as temporary, temporary.open("wb") as page:
+            page.write(_bytes(head))
+            for heading, number in _in_folders(self._folders):
+                start, end = self._ends[number : number + 2]
+                self._articles.seek(start)
+                page.write(_bytes(heading) + self._articles.read(end - start))
+            page.write(_bytes(foot))
+
+
+def _frame(language: str, strength: float, title: str, is_plain: bool = False) -> tuple[str, str]:
+    """What stands before the articles of a page, and after them."""
+    title = title or ("Photos" if is_plain else "Where the model looked")
+    template = _template("gallery.html", is_plain)
+    body = template.format(title=escaped(title), percent=round(100 * strength), unit=UNIT)
+    script = f"{viewer_script()}\n{static_file('overlay_page.js')}"
+    page = web_page(title, ("pages.css",), body, script, phrases(language).language)
+    head, _, foot = page.partition("<!--articles-->")
+    return head, foot
+
+
+def _in_folders(folders: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """The numbers of photos by their folders, with the heading that stands before each, or ""."""
+    shown = ""
+    for number in sorted(range(len(folders)), key=folders.__getitem__):
+        folder = folders[number]
+        yield f'<h2 translate="no">{escaped(folder)}</h2>\n' if folder != shown else "", number
+        shown = folder
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _article(item: PageItem, is_plain: bool = False) -> str:
+    best, *others = item.captions
+    text = item.text or " ".join(best.words)
+    captions = [_caption(best, text, is_plain), *(_caption(each, "", is_plain) for each in others)]
+    return _template("photo.html", is_plain).format(
         item=item,
-        position=position,
         ratio=item.size[0] / item.size[1],
-        alternative=escaped(" ".join(map(printable, item.captions[0].words))),
+        alternative=escaped(text),
         image=escaped(item.path or item.name),
         name=escaped(item.name),
-        captions="".join(map(_caption, item.captions)),
+        captions="".join(captions),
     )
 
 
-def _caption(caption: MappedCaption) -> str:
-    scores = caption.word_confidence or [None] * len(caption.words)
+def _caption(caption: MappedCaption, text: str, is_plain: bool) -> str:
+    scores: Sequence[float | None] = [None] * len(caption.words)
+    if caption.word_confidence and not is_plain:
+        scores = caption.word_confidence
     spans = []
     for word, score in zip(caption.words, scores, strict=True):
         kind = "word doubtful" if score is not None and score < DOUBTFUL else "word"
@@ -132,9 +195,16 @@ def _caption(caption: MappedCaption) -> str:
     if (confidence := caption.confidence) is not None:
         kind = 'class="confidence" title="Share of its content words that people would use"'
         note = f"<span {kind}>{round(100 * confidence)} %</span>{note}"
+    sentence = f' data-text="{escaped(text)}"' if text not in ("", " ".join(caption.words)) else ""
     words, language = " ".join(spans), escaped(caption.language)
-    template = static_file("caption.html")
-    return template.format(language=language, words=words, note=note)
+    template = _template("caption.html", is_plain)
+    return template.format(language=language, sentence=sentence, words=words, note=note)
+
+
+@cache
+def _template(name: str, is_plain: bool) -> str:
+    """A template, of a plain page without the parts between marks."""
+    return re.sub("(?s)<!--full-->(.*?)<!--end-->", "" if is_plain else r"\1", static_file(name))
 
 
 @cache
@@ -144,10 +214,12 @@ def static_file(name: str) -> str:
 
 
 def viewer_script() -> str:
-    """The JavaScript module of all pages: maps and cards, with their numbers and texts."""
+    """The JavaScript module of all pages: maps and cards, with their numbers, texts and words."""
     numbers = f"OVERLAY_STYLE = {json.dumps(asdict(STYLE))}, DOUBTFUL = {DOUBTFUL}"
-    texts = f"TEXTS = {static_file('texts.json')}"
-    return f"const {numbers}, {texts};\n{static_file('viewer.js')}{static_file('cards.js')}"
+    words = {language: sorted(word_list(language)) for language in ("en", "de", "fr")}
+    texts = f"TEXTS = {static_file('texts.json')}, FUNCTION_WORDS = {json.dumps(words)}"
+    scripts = map(static_file, ("maps.js", "viewer.js", "cards.js"))
+    return f"const {numbers}, {texts};\n{''.join(scripts)}"
 
 
 def web_page(

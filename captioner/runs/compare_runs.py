@@ -3,24 +3,127 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 from captioner.data.parallel import read_rows
 from captioner.errors import UserError
-from captioner.evaluation import CONFIDENCE, Figures
-from captioner.evaluation.corpus import compare, confidence_intervals
+from captioner.evaluation import Figures, Scores
+from captioner.evaluation.corpus import Metric, compare, confidence_intervals
 from captioner.evaluation.score import Scorer, score_results
 from captioner.evaluation.translations import bleu_metric
 from captioner.files import read_json
+from captioner.runs.batches import digest_of
 from captioner.runs.caption_scores import REFERENCES, RESULTS
 from captioner.runs.run import RECIPE_FILE
 from captioner.runs.translation_task import TRANSLATION_REFERENCES, TRANSLATIONS
 from captioner.schema import flat
-from captioner.training.run_log import LOG, read_log
+from captioner.tables import latex_table, text_table
+from captioner.training.run_log import LOG, best_record, read_log
+
+METRICS = {"BLEU", "BLEU-4", "CIDEr-D"}
 
 
-def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Figures]:
+@dataclass
+class Run:
+    """A run as its folder has it; what follows a `problem` is empty."""
+
+    folder: Path
+    config: dict[str, str] = field(default_factory=dict)  # As it is written: a table rounds.
+    figures: Figures = field(default_factory=dict)  # Of the best epoch, and minutes.
+    data: str = ""  # The digest of the validation data; "" of a version that kept none.
+    metrics: Sequence[Metric] = ()  # Of the best model on these.
+    problem: str = ""  # Why something could not be read.
+
+    def __post_init__(self) -> None:
+        try:
+            self._read_log()
+            self._score()
+        except UserError as error:
+            self.problem = f"{error}"
+
+    def _read_log(self) -> None:
+        mapping = read_json(self.folder / RECIPE_FILE, "config of the run")
+        fields = flat(mapping) if isinstance(mapping, dict) else {}
+        self.config = {name: f"{value}" for name, value in fields.items()}
+        score = self.config.get("validation.score", "score")
+        records = read_log(self.folder)
+        best = best_record(records, score)
+        self.figures = {name: best.get(name) for name in ("epoch", score, "perplexity")}
+        seconds = sum(record.get("total_seconds", 0) for record in records)
+        self.figures["minutes"] = seconds / 60
+
+    def _score(self) -> None:
+        files = [self.folder / name for name in (TRANSLATION_REFERENCES, TRANSLATIONS)]
+        if os.path.exists(files[0]):
+            rows = read_rows(files)
+            references, translations = zip(*rows.values(), strict=True)
+            self.metrics = [bleu_metric(translations, references)]
+            self.data = digest_of(references)
+        elif os.path.exists(self.folder / REFERENCES):
+            scorer = Scorer(("BLEU", "CIDEr-D"))
+            scores = score_results(self.folder / RESULTS, self.folder / REFERENCES, scorer)
+            self.metrics = scores.metrics
+            self.data = digest_of([scores.image_ids, scores.corpus.references])
+        intervals = confidence_intervals(self.metrics)
+        for metric in self.metrics:
+            for name, score in zip(metric.names, metric.scores.tolist(), strict=True):
+                if name in METRICS:
+                    self.figures |= {name: score, f"{name} 95 %": intervals[name]}
+
+    def compared(self, other: "Run") -> Figures:
+        """The gains over another run of the same validation data, or a note on why not."""
+        if other.data != self.data:
+            why = "it has other validation data" if self.data else "it kept no references"
+            return {"note": f"not compared with {other.folder}: {why}"}
+        figures: Figures = {}
+        for name, values in compare(self.metrics, other.metrics).items():
+            if name in METRICS:
+                *_, gain, interval, p = values.values()
+                figures |= {f"{name} gain": gain, f"{name} gain 95 %": interval, f"{name} p": p}
+        return figures
+
+
+@dataclass(frozen=True)
+class ComparedRuns(Scores):
+    """Runs, a row each.
+
+    problems: sentences on folders without a run, and on runs that could not be read.
+    same_data: whether all were validated on the same data, so that scores can be ranked.
+    """
+
+    runs: list[Figures]
+    problems: list[str]
+    same_data: bool
+
+    def table(self) -> str:
+        """A header, and a line for each run."""
+        return text_table([(*self.runs[0],), *(tuple(run.values()) for run in self.runs)])
+
+    def latex(self) -> str:
+        """The table for LaTeX; of `same_data`, the best scores are bold."""
+        best: Figures = {}
+        for name in METRICS & self.runs[0].keys() if self.same_data else ():
+            scores = [run[name] for run in self.runs if run[name] is not None]
+            best |= {name: max(scores)} if scores else {}
+        return latex_table(self.runs, best)
+
+    def rows(self) -> list[Figures]:
+        """The runs for CSV: an interval is two columns."""
+        cells = chain.from_iterable(run.items() for run in self.runs)
+        intervals = {name for name, value in cells if isinstance(value, tuple)}
+        rows: list[Figures] = [{} for _ in self.runs]
+        for row, run in zip(rows, self.runs, strict=True):
+            for name, value in run.items():
+                if name in intervals:
+                    row[f"{name} low"], row[f"{name} high"] = value or (None, None)
+                else:
+                    row[name] = value
+        return rows
+
+
+def compare_runs(folders: Sequence[str], against: str | None = None) -> ComparedRuns:
     """Compare the runs in folders: a row each, with the fields of the configs that differ.
 
     A field that only one kind of model has is none where its runs agree.
@@ -28,72 +131,41 @@ def compare_runs(folders: Sequence[str], against: str | None = None) -> list[Fig
     Scores are those of the best epoch on the validation data, with bootstrap intervals of
     `CONFIDENCE`: BLEU-4 and CIDEr-D of captions, BLEU of translations. Runs of versions that kept
     no references have none. minutes: training and validation, of resumed runs but for the steps
-    that were made before in an epoch.
-    against: a run to compare those of its task with by the paired bootstrap, see
+    that were made before in an epoch. note: why a run could not be read or compared.
+    against: a run to compare those of the same validation data with by the paired bootstrap, see
         `captioner.evaluation.corpus.compare`.
+
+    Raises `UserError` if no folder has a run, or `against` has no references.
     """
-    logs = chain.from_iterable(Path(folder).rglob(LOG) for folder in folders)
-    runs = sorted({log.parent for log in logs if log.with_name(RECIPE_FILE).exists()})
-    if not runs:
-        needs = f"no folder of a run here, which has {LOG} and {RECIPE_FILE}"
-        raise UserError(f"{' '.join(folders)}: {needs}")
-    mappings = [read_json(run / RECIPE_FILE, "config of the run") for run in runs]
-    flattened = [flat(each) if isinstance(each, dict) else {} for each in mappings]
-    # As they are written: a table rounds numbers.
-    configs = [{name: f"{value}" for name, value in each.items()} for each in flattened]
-    pairs = dict.fromkeys(chain.from_iterable(config.items() for config in configs))
+    found = {folder: runs_in(folder) for folder in folders}
+    needs = f"no folder of a run here, which has {LOG} and {RECIPE_FILE}"
+    problems = [f"{folder}: {needs}" for folder, inside in found.items() if not inside]
+    if not any(found.values()):
+        raise UserError(f"{', '.join(found)}: {needs}")
+    other = None if against is None else Run(Path(against))
+    if other and not other.data:
+        why = other.problem or "it kept no references"
+        raise UserError(f"--against {against} is no run to compare with: {why}")
+    runs = [Run(folder) for folder in sorted({*chain.from_iterable(found.values())})]
+    pairs = dict.fromkeys(chain.from_iterable(run.config.items() for run in runs))
     counts = Counter(name for name, _ in pairs)
     differing = [name for name, count in counts.items() if count > 1]
-    other = None if against is None else Path(against)
     rows = []
-    for run, config in zip(runs, configs, strict=True):
-        score = config.get("validation.score", "score")
-        records = read_log(run)
-        scored = (record for record in records if score in record)
-        best = max(scored, key=lambda record: record[score], default={})
-        figures = {name: best.get(name) for name in ("epoch", score, "perplexity")}
-        figures["minutes"] = sum(record.get("total_seconds", 0) for record in records) / 60
-        fields = {name: config.get(name) for name in differing}
-        rows.append({"run": f"{run}", **fields, **figures, **_intervals(run, other)})
-    columns = dict.fromkeys(chain.from_iterable(rows))
-    if other and not any(name.endswith(" gain") for name in columns):
-        raise UserError(f"{other}: no run to compare with it has scores of the same task")
-    return [{name: row.get(name) for name in columns} for row in rows]
+    for run in runs:
+        fields = {name: run.config.get(name) for name in differing}
+        row = {"run": f"{run.folder}", **fields, **run.figures}
+        if run.problem:
+            problems.append(f"{run.folder}: {run.problem}")
+            row["note"] = run.problem
+        elif other:
+            row |= run.compared(other)
+        rows.append(row)
+    columns = sorted(dict.fromkeys(chain.from_iterable(rows)), key="note".__eq__)  # The last one.
+    rows = [{name: row.get(name) for name in columns} for row in rows]
+    return ComparedRuns(rows, problems, same_data=len({run.data for run in runs}) == 1)
 
 
-def _intervals(run: Path, against: Path | None) -> Figures:
-    """The metrics of a run with intervals, and its differences from another run."""
-    is_translator = os.path.exists(run / TRANSLATION_REFERENCES)
-    other_task = RESULTS if is_translator else TRANSLATIONS
-    if against is not None and os.path.exists(against / other_task):
-        against = None
-    if is_translator:
-        scores = _of_translations(run, against)
-    elif os.path.exists(run / REFERENCES):
-        scorer = Scorer(confidence=CONFIDENCE, against=against and against / RESULTS)
-        scores = score_results(run / RESULTS, run / REFERENCES, scorer).to_dict()
-    else:
-        return {}
-    figures: Figures = {}
-    for name in sorted({"BLEU", "BLEU-4", "CIDEr-D"} & scores["intervals"].keys()):
-        figures |= {name: scores[name], f"{name} 95 %": scores["intervals"][name]}
-        if "comparison" in scores:
-            *_, difference, interval, p = scores["comparison"]["scores"][name].values()
-            figures |= {f"{name} gain": difference, f"{name} gain 95 %": interval, f"{name} p": p}
-    return figures
-
-
-def _of_translations(run: Path, against: Path | None) -> Figures:
-    """The BLEU of a translator's run, as in `CaptionScores.to_dict`, and its comparison."""
-    files = [(each / TRANSLATION_REFERENCES, each / TRANSLATIONS) for each in (run, against or run)]
-    rows, other_rows = map(read_rows, files)
-    references, translations = zip(*rows.values(), strict=True)
-    bleu = bleu_metric(translations, references)
-    scores = {"BLEU": float(bleu.scores[0]), "intervals": confidence_intervals([bleu])}
-    if against is None:
-        return scores
-    other_references, others = zip(*other_rows.values(), strict=True)
-    if other_references != references:
-        raise UserError(f"{run} and {against} differ in their validation sentences")
-    compared = compare([bleu], [bleu_metric(others, references)])
-    return {**scores, "comparison": {"scores": compared}}
+def runs_in(folder: str) -> set[Path]:
+    """The folders of runs in a folder, itself included; none of a file or of what is not there."""
+    logs = Path(folder).rglob(LOG)
+    return {log.parent for log in logs if log.with_name(RECIPE_FILE).exists()}

@@ -8,6 +8,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -85,10 +86,10 @@ def feature_stores(
             photos = {row % len(names) for row in store.unreadable}
             if not photos:
                 continue
-            first = f"{names[min(photos)]} the first"
+            first = f"{names[min(photos)]} the first; touch those that can be read now"
             if recipe.data.on_problem == "refuse":
-                advice = "set data.on_problem to skip, or delete it"
-                raise UserError(f"feature store {store.folder} lacks photos, {first}; {advice}")
+                advice = "or set data.on_problem to skip"
+                raise UserError(f"feature store {store.folder} lacks photos, {first}, {advice}")
             print(f"left out {counted(len(photos), 'photo')} that could not be read, {first}")
     return stores
 
@@ -120,7 +121,9 @@ def _fill(
 
 
 def _state(example: Example) -> tuple[int, ...]:
-    """The size and modification time of a photo's file or shard; () for a picture in memory."""
+    """Size and modification time of a photo's file or shard; a checksum of a picture in memory."""
+    if isinstance(example.source, Image.Image):
+        return (crc32(example.source.tobytes()),)
     status = source_status(example.source)
     return () if status is None else (status.st_size, status.st_mtime_ns)
 

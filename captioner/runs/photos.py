@@ -1,9 +1,10 @@
 """The photos of a run: read with their captions, then by row, as vectors or as pixels."""
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,8 +74,9 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
         examples_of_splits += read_splits(data.format, file, data.images, splits, problems)
         sentences += problems.sentences
     train, validation = examples_of_splits
-    places = set(map(_place, validation))
-    if shared := sorted(example.name for example in train if _place(example) in places):
+    place = partial(_place, cache(real_path))
+    places = set(map(place, validation))
+    if shared := sorted(example.name for example in train if place(example) in places):
         raise UserError(
             f"the training and the validation split share {counted(len(shared), 'photo')}, "
             f"{shared[0]!r} among them; give the validation photos as another split "
@@ -83,10 +85,15 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
     return CaptionData(train, validation[:few], sentences)
 
 
-def _place(example: Example) -> object:
+def _place(real_folder: Callable[[str], str], example: Example) -> object:
     """Tells photos of one name apart: the file, or the place in a shard."""
     path = example.source
-    return real_path(path) if isinstance(path, Path) else path
+    if not isinstance(path, Path):
+        return path
+    if os.path.islink(path):
+        return real_path(path)
+    folder, name = os.path.split(path)
+    return os.path.join(real_folder(folder), os.path.normcase(name))
 
 
 Part = slice | list[int]  # Of rows.

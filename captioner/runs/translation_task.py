@@ -47,6 +47,12 @@ TRANSLATION_REFERENCES = "references.txt"
 """In a run's folder: the references of these, one a line."""
 
 
+MANY_TOKENS = 2.5
+"""Tokens a word, above which a vocabulary cuts words into little more than letters."""
+
+MEASURED = 1000  # Pairs, by which that is measured.
+
+
 class NumbersData(Section):
     """The generated set: different numbers, in words and in figures."""
 
@@ -229,6 +235,11 @@ def make_translation_task(
         *validation_problems.sentences,
         f"vocabulary: {len(source):,} source and {len(target):,} target tokens",
     ]
+    for side, vocabulary in (("source", source), ("target", target)):
+        pieces = tokens_per_word(vocabulary, [getattr(pair, side) for pair in training[:MEASURED]])
+        if pieces > MANY_TOKENS:
+            many = f"{side}: {pieces:.1f} tokens a word, where {MANY_TOKENS} are many"
+            sentences.append(f"{many}: raise text.size, or learn from more text")
     if cut:
         first = f"tokens a side, the first in line {cut[0]:,}"
         sentences.append(f"training: {counted(len(cut), 'pair')} cut to {length:,} {first}")
@@ -238,6 +249,12 @@ def make_translation_task(
     references, _ = encode_pairs(few, source, target, length)
     digest = digest_of([(pair.source, pair.target) for pair in (*training, *few)])
     return TranslationTask(recipe, examples, few, references, translator, loss, sentences, digest)
+
+
+def tokens_per_word(vocabulary: SentenceVocabulary, texts: Sequence[str]) -> float:
+    """The mean number of tokens of a word."""
+    tokens = [vocabulary.split(text) for text in texts]
+    return sum(map(len, tokens)) / max(1, sum(len(vocabulary.words(each)) for each in tokens))
 
 
 def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:

@@ -35,7 +35,6 @@ from captioner.serve.messages import (
     CaptionForm,
     CaptionsAnswer,
     Edit,
-    EditsAnswer,
     ModelsAnswer,
     OverlayForm,
     ProblemAnswer,
@@ -151,13 +150,12 @@ async def translate(asked: TranslationRequest, service: OurService) -> object:
     return {"translations": answers}
 
 
-@router.post("/edits", response_model=EditsAnswer)
+@router.post("/edits", response_model=Edit)
 def edits(asked: Edit, service: OurService) -> object:
-    """Keeps a person's caption of a photo; answers with all that are kept."""
+    """Keeps a person's caption of a photo; answers with its row of the table."""
     if service.edits is None:
         raise HTTPException(404, "no edits are kept here: captioner serve --edits FILE keeps them")
-    service.edits.save(asked.image, " ".join(asked.caption.split()))
-    return service.edits
+    return service.edits.save(asked)
 
 
 @open_router.get("/health")

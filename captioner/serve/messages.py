@@ -14,10 +14,13 @@ from captioner.caption.caption import Caption, sentence
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.render.page import jpeg_address
 from captioner.serve import Limits
+from captioner.vision.formats import DIGEST
 from captioner.vision.images import original_size
 
 _NAME = r"^[^\x00-\x1f\x7f]*$"  # Without control characters.
 _TEXT = r"^[^\x00-\x08\x0e-\x1f\x7f]*$"  # The same, but for white space.
+_TAG = r"^([A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*)?$"  # Of a language, or none.
+_DIGEST = r"^([0-9a-f]{64})?$"
 _PLACES = 5  # Decimals of a weight of a map; 14x14 of them still add up to 1 within 0.001.
 
 
@@ -111,6 +114,8 @@ class Edit(BaseModel):
 
     image: str = Field(min_length=1, max_length=1000, pattern=_NAME, description="the photo's name")
     caption: str = Field(max_length=2000, pattern=_TEXT, description="empty: the photo has none")
+    language: str = Field("", pattern=_TAG, description="of the caption: en, pt-BR")
+    photo_digest: str = Field("", pattern=_DIGEST, description="as /api/caption answers it")
 
 
 class CaptionAnswer(BaseModel):
@@ -140,6 +145,7 @@ class PhotoAnswer(BaseModel):
     height: int
     region: tuple[float, float, float, float] = Field(description="left, top, right, bottom")
     captions: list[CaptionAnswer] = Field(description="best first")
+    photo_digest: str | None = Field(description="of the pixels, for /api/edits")
     preview: str | None = None
 
 
@@ -216,7 +222,7 @@ class EditsAnswer(BaseModel):
     """The captions that people wrote on the page."""
 
     table: str = Field(description="their file, as --edits names it")
-    captions: dict[str, str] = Field(description="by the names of their photos")
+    edits: list[Edit] = Field(description="one a photo")
 
 
 class ModelsAnswer(BaseModel):
@@ -247,5 +253,6 @@ def photo_answer(caption: Caption, maps: bool, preview: bool) -> dict[str, objec
         "height": height,
         "region": caption.region,
         "captions": captions,
+        "photo_digest": photo.info[DIGEST] or None,
         "preview": jpeg_address(photo) if preview else None,
     }

@@ -27,6 +27,7 @@ from captioner.translate.translated_captions import avoiding, translate_captions
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 from captioner.vision.decoding_process import DecodingPool
+from captioner.vision.formats import DIGEST
 from captioner.vision.images import original_size
 
 _DECODERS = 2  # Photos decoded at a time, which bounds the memory of decoding.
@@ -145,6 +146,7 @@ class Service:
         if drawn and photo.size != original_size(photo):
             photo = load(sufficient_side=_LONGEST_SIDE, thumbnail=_LONGEST_SIDE)
         photo.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
+        photo.info[DIGEST] = self._decoders.digest(file, name, self.limits.pixels)
         return Prepared(name, photo, preprocessing.region(*original_size(photo)), pixels)
 
     def _caption(self, pixels: list[Array], search: SearchOptions, language: str) -> list[Caption]:

@@ -61,10 +61,23 @@ def is_function_word(word: str, language: str) -> bool:
     return bool(parts) and _FUNCTION_WORDS.get(code, frozenset()).issuperset(parts)
 
 
+_LATIN = "[a-zß-öø-ɏ]+(-[a-zß-öø-ɏ]+)*"
+# Thai to Burmese, Khmer, kana and Chinese characters: no spaces between words.
+_UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9d"
+# That, and a bracket as `tokenize` writes it.
+_NO_WORD = re.compile(f"-[lr][rcs]b-|.*[{_UNSPACED}]", re.IGNORECASE)
+
+
 def content_words_of(words: Sequence[str], language: str) -> list[str]:
-    """The words without punctuation and the article of "l'eau"; "" in place of function words."""
+    """The words without punctuation and the article of "l'eau"; "" in place of all others.
+
+    Others are function words, brackets, and what is written without spaces between words.
+    """
     signs = r"^\W+|\W+$|^\w{1,2}['’](?=\w)"
-    return ["" if is_function_word(word, language) else re.sub(signs, "", word) for word in words]
+    return [
+        "" if is_function_word(word, language) or _NO_WORD.match(word) else re.sub(signs, "", word)
+        for word in words
+    ]
 
 
 _PLURALS = [end.split("/") for end in word_list("plurals")]
@@ -79,9 +92,10 @@ def word_forms(word: str) -> set[str]:
 def is_noun(word: str) -> bool:
     """Whether a word of a caption is likely a noun; rare verbs and adjectives count as nouns.
 
-    Function words, `MODIFIERS`, verbs, adjectives, and unknown words in -ing, -ed and -ly do not.
+    Function words, `MODIFIERS`, verbs, adjectives, and unknown words in -ing, -ed and -ly do not,
+    nor do brackets and words in other than Latin letters.
     """
-    if word in FUNCTION_WORDS or word in _NO_NOUNS or not word.replace("-", "").isalpha():
+    if word in FUNCTION_WORDS or word in _NO_NOUNS or not re.fullmatch(_LATIN, word):
         return False
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
 

@@ -14,8 +14,8 @@ from captioner.text.vocabulary import Vocabulary
 class PairExample(NamedTuple):
     """The token indices of a pair, without start and end."""
 
-    source: list[int]
-    target: list[int]
+    source: Sequence[int]
+    target: Sequence[int]
 
 
 class TranslationBatch(NamedTuple):

@@ -56,8 +56,10 @@ def _token() -> re.Pattern[str]:
     return re.compile(filled(rules), re.VERBOSE)
 
 
-def tokenize(caption: str) -> list[str]:
+def tokenize(caption: str, lower: bool = True) -> list[str]:
     """Split a caption into lower-case words without punctuation, as the COCO evaluation does.
+
+    lower: without it, the words keep their capitals.
 
     Gives the words of `pycocoevalcap`'s tokeniser (Stanford's PTBTokenizer 3.4.1, after Marcus et
     al. 1993, then a list of punctuation to remove): "A man's dog doesn't run." becomes `["a",
@@ -70,7 +72,7 @@ def tokenize(caption: str) -> list[str]:
     `&amp;` and its like, compounds with combining accents, and mixed numbers: "22 3/4" is two words
     here, and one to the evaluation's ROUGE-L alone.
     """
-    if _PLAIN.fullmatch(caption):  # As most captions: these are split in a tenth of the time.
+    if lower and _PLAIN.fullmatch(caption):  # As most captions: split in a tenth of the time.
         words = caption.lower().rstrip(" \n.").replace(",", "").split()
         if words[-1] not in _KEEP_PERIOD and SPLIT_WORDS.isdisjoint(words):
             return words
@@ -82,7 +84,7 @@ def tokenize(caption: str) -> list[str]:
     for match in _token().finditer(classes):
         kind = match.lastgroup
         first, end = match.span(kind or 0)
-        token = text[first:end].lower()
+        token = text[first:end].lower() if lower else text[first:end]
         if kind == "split":
             tokens.append(token[:3])
             token = token[3:]

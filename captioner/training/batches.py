@@ -3,7 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -94,13 +94,17 @@ class Batches(ABC, Generic[Item, Batch]):
 
     @cached_property
     def _sizes(self) -> list[int]:
-        return [len(batch) for batch in self.plan(0)]
+        return [len(batch) for batch in self._planned(0)]
+
+    @cached_property
+    def _planned(self) -> Callable[[int], list[list[Item]]]:
+        return lru_cache(maxsize=1)(self.plan)  # That of COCO takes a second.
 
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
     ) -> Generator[list[Batch], None, None]:
         """Yield, for each batch of an epoch from number `first` on, the parts of these numbers."""
-        plan = self.plan(epoch)
+        plan = self._planned(epoch)
         places = [(epoch, number) for number in range(first, len(plan))]
         keys = [(plan[place[1]], parts, part_count, place) for place in places]
         for loaded in self._loader(keys):

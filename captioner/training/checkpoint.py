@@ -9,17 +9,16 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from captioner.errors import UserError, refuse_errors
-from captioner.files import atomic_path
 from captioner.memory_limits import check_memory
 from captioner.module_weights import fill
 from captioner.training.config import TrainingConfig
+from captioner.weight_files import write_weights
 
 CHECKPOINT = "last.safetensors"
-FORMAT = "captioner checkpoint 1"
+FORMAT = "captioner checkpoint 2"
 
 
 @dataclass
@@ -29,7 +28,7 @@ class Position:
     epoch: int = 0  # Epochs done.
     step_in_epoch: int = 0  # Steps done in the current epoch.
     step: int = 0  # Steps done in all.
-    scores: list[float] = field(default_factory=list)  # One for each validation so far.
+    scores: list[list[float]] = field(default_factory=list)  # `deciding_scores` of validations.
     totals: dict[str, float] = field(default_factory=dict)  # Sums of the epoch's reports.
     scaling: dict[str, float] = field(default_factory=dict)  # The state of float16's scaler.
 
@@ -64,8 +63,7 @@ def save_checkpoint(
     processes = str(len(random_states))
     header = {"format": FORMAT, "position": json.dumps(vars(position)), "processes": processes}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with atomic_path(path) as temporary, refuse_errors(f"cannot write {path}"):
-        save_file(tensors, temporary, metadata=header)
+    write_weights(path, tensors, header)
 
 
 def load_checkpoint(
@@ -111,7 +109,7 @@ def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str
             header = file.metadata() or {}
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if header.get("format") != FORMAT:
-        raise UserError(f"{path} is not a checkpoint of a training run")
+        raise UserError(f"{path} is not a checkpoint of a training run by this version")
     if (made_by := header.get("processes", "1")) != str(world_size):
         fault = f"checkpoint {path} is of a run of {made_by} processes, not of {world_size}"
         raise UserError(f"{fault}: resume it with {made_by}, or start another run from its model")

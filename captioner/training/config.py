@@ -28,13 +28,14 @@ class TrainingConfig(Section):
     clip_norm: float = Field(5.0, ge=0, le=1e9, description="maximum gradient norm; 0: no clipping")
     schedule: Literal["constant", "cosine", "plateau", "inverse_square_root"] = "plateau"
     """learning rate: cosine falls to zero after the last step, plateau multiplies by decay_factor
-    after decay_patience validations without a better score, inverse_square_root is that of Vaswani
+    after decay_patience validations without a better model, inverse_square_root is that of Vaswani
     et al. 2017, equation 3"""
     warmup_steps: int = Field(0, ge=0, le=COUNT, description="steps of linear warm-up")
     decay_factor: float = Field(0.5, gt=0, lt=1, description="for the schedule plateau")
     decay_patience: int = Field(2, ge=1, le=1_000_000, description="for the schedule plateau")
     patience: int = Field(6, ge=0, le=1_000_000)
-    """fruitless validations before early stopping; 0: never"""
+    """validations without a better model before early stopping; 0: never. Of equal scores, that of
+    the lower perplexity is better"""
     validate_every: int = Field(1, ge=1, le=1_000_000, description="epochs between two validations")
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """float32 (TF32 on CUDA), or autocast to bfloat16, slow on a CPU without instructions for it,

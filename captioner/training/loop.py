@@ -27,7 +27,7 @@ from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Processes
 from captioner.training.optimizer import Average, learning_rate_factor, warn_of_spans
 from captioner.training.reports import StepReports
-from captioner.training.run_log import RunLog
+from captioner.training.run_log import RunLog, deciding_scores
 
 SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hours.
 
@@ -44,6 +44,7 @@ class Generated(NamedTuple):
 class Validated:
     """Scores by name, the texts that were scored, and the record for the model's folder.
 
+    scores: among them the deciding one, and maybe `perplexity`; see `deciding_scores`.
     pictures: (height, width, 3), uint8, by name, for TensorBoard.
     """
 
@@ -227,12 +228,14 @@ class Trainer:
         with self.average.in_use(), torch.no_grad():
             validated = validation.run()
             scores = processes.gather(validated.scores)[0]
-            score = scores[validation.score]
-            is_best = all(score > other for other in position.scores)
-            position.scores.append(score)
+            deciding = deciding_scores(scores, validation.score)
+            is_best = all(deciding > others for others in position.scores)
+            position.scores.append(deciding)
             with processes.fail_together():
-                if math.isnan(score):
+                if math.isnan(deciding[0]):
                     raise UserError(f"the validation score {validation.score!r} is not a number")
+                if math.isnan(deciding[1]):
+                    raise UserError("the validation's perplexity is not a number")
                 if self.log is not None:
                     self.log.show(validated.pictures, position.step)
                 if is_best and processes.is_main:

@@ -52,9 +52,9 @@ def make_optimizer(
 
 
 def learning_rate_factor(
-    config: TrainingConfig, step: int, total_steps: int, scores: Sequence[float]
+    config: TrainingConfig, step: int, total_steps: int, scores: Sequence[list[float]]
 ) -> float:
-    """The learning rate's factor, in [0, 1], at `step` (from 0), after `scores`."""
+    """The learning rate's factor, in [0, 1], at `step` (from 0), after a `Position`'s scores."""
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
     if config.schedule == "cosine":
@@ -63,7 +63,7 @@ def learning_rate_factor(
     if config.schedule == "inverse_square_root":
         return math.sqrt(max(1, config.warmup_steps) / (step + 1))
     if config.schedule == "plateau":
-        best, waited, plateaus = -math.inf, 0, 0
+        best, waited, plateaus = [-math.inf, -math.inf], 0, 0
         for score in scores:
             waited = 0 if score > best else waited + 1
             best = max(best, score)
@@ -75,10 +75,11 @@ def learning_rate_factor(
 
 
 def warn_of_spans(config: TrainingConfig, steps: int) -> None:
-    """Print a sentence if warm-up or averaging is longer than a run of so many steps."""
-    spans = {"warmup_steps": config.warmup_steps, "average": 1 / (1 - config.average)}
-    for name, span in spans.items():
-        if span > steps:
+    """Print a sentence if warm-up takes over half of a run's steps, or averaging more than all."""
+    average = 1 / (1 - config.average)
+    spans = [("warmup_steps", config.warmup_steps, steps / 2), ("average", average, steps)]
+    for name, span, longest in spans:
+        if span > longest:
             print(f"training.{name} spans {span:,.0f} steps, the run has {steps:,}: lower it")
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,20 @@ def read_log(folder: Path, name: str = "step") -> list[JsonObject]:
             if record["step"] >= 0 and name in record:
                 records.append(record)
     return records
+
+
+def deciding_scores(scores: Mapping[str, float], name: str) -> list[float]:
+    """The score `name` of a validation, then minus its perplexity, which decides ties.
+
+    The greater list is of the better model; of equal ones, the earlier.
+    """
+    return [scores[name], -scores.get("perplexity", 0.0)]
+
+
+def best_record(records: Iterable[JsonObject], score: str) -> JsonObject:
+    """The record of the validation whose model was kept; empty without a validation."""
+    validations = (record for record in records if score in record)
+    return max(validations, key=lambda record: deciding_scores(record, score), default={})
 
 
 def summary_writer() -> Any:

@@ -158,11 +158,13 @@ def _keywords(
 ) -> tuple[str, ...]:
     """The content word that is aligned most to each English keyword, each once.
 
-    alignment: (W, T), of the translation's words with the caption's.
+    Of a compound, to its last word. alignment: (W, T), of the translation's words with the
+    caption's.
     """
     content = content_words_of(words, language)  # W
+    last_words = {keyword.lower().split()[-1] for keyword in caption.keywords}
     rows = zip(caption.words, alignment.T, strict=True)
-    shares = [row * list(map(bool, content)) for word, row in rows if word in caption.keywords]
+    shares = [row * list(map(bool, content)) for word, row in rows if word in last_words]
     return tuple(dict.fromkeys(content[row.argmax()] for row in shares if row.max(initial=0) > 0))
 
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -23,7 +23,7 @@ from PIL import Image
 from captioner.errors import UserError
 from captioner.files import JsonObject
 from captioner.memory_limits import allowed_cores
-from captioner.vision.formats import load_here, original_size
+from captioner.vision.formats import content_digest, load_here, original_size
 from captioner.vision.pixels import BUDGET, HELD, ORIGINAL_SIZE
 
 MEMORY = HELD + 100_000_000  # Bytes that a process may allocate, where the system can limit it.
@@ -58,22 +58,34 @@ class DecodingPool:
         source: a file that is read from its beginning, or a path. seconds: in place of the pool's.
         thumbnail: the longest side, an option beside those of `load_image`.
         """
-        seconds = seconds or self.seconds
+        answer, pixels = self._ask(source, {"name": name, **options}, seconds or self.seconds)
+        photo = Image.frombytes("RGB", tuple(answer["size"]), pixels)
+        photo.info[ORIGINAL_SIZE] = tuple(answer["original_size"])
+        return photo
+
+    def digest(self, source: BinaryIO, name: str, maximum_pixels: int) -> str:
+        """`content_digest` of a photo's file; "" if it cannot be read."""
+        options = {"name": name, "maximum_pixels": maximum_pixels, "digest": True}
+        with suppress(UserError):
+            answer, _ = self._ask(source, options, self.seconds)
+            return str(answer["digest"])
+        return ""
+
+    def _ask(self, source: BinaryIO | str, options: Message, seconds: float) -> Answer:
         decoder = self._idle.get()
         try:
-            answer, pixels = decoder.ask(source, {"name": name, **options}, seconds)
+            answer, pixels = decoder.ask(source, options, seconds)
         except (OSError, ValueError) as error:
             reason = "crashed"
             if isinstance(error, TimeoutError):
                 reason = f"took more than {seconds:g} s, the limit (--decoding-seconds)"
+            name = options["name"]
             raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         finally:
             self._idle.put(decoder)
         if "error" in answer:
             raise UserError(answer["error"])
-        photo = Image.frombytes("RGB", tuple(answer["size"]), pixels)
-        photo.info[ORIGINAL_SIZE] = tuple(answer["original_size"])
-        return photo
+        return answer, pixels
 
     def close(self) -> None:
         """End the processes, once they are idle."""
@@ -183,8 +195,14 @@ def answer_requests() -> None:
         request = requests.get()
         options = request["options"]
         longest = options.pop("thumbnail", None)
+        is_digest = options.pop("digest", False)
+        load = partial(load_here, hold=permit, **options)
+        if is_digest:
+            digest = content_digest(request["content"], options["name"], load)
+            _send(answers, {"digest": digest})
+            continue
         try:
-            photo = load_here(request["path"] or request["content"], hold=permit, **options)
+            photo = load(source=request["path"] or request["content"])
         except UserError as error:
             _send(answers, {"error": str(error)})
             continue

@@ -1,46 +1,21 @@
 """Digests by which photos are known again that were renamed, moved or copied."""
 
 import os
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
-from io import BytesIO
 from itertools import chain
-
-from PIL.ExifTags import Base
-from PIL.JpegImagePlugin import JpegImageFile
 
 from captioner.errors import UserError
 from captioner.files import read_bytes
+from captioner.vision.formats import content_digest
 from captioner.vision.images import load_image
-from captioner.vision.raw import is_raw
-
-_XMP = re.compile(rb"(?s)<\?xpacket .*?\?>\s*|<x:xmpmeta.*?</x:xmpmeta>\s*")
 
 
 def photo_digest(photo: str) -> str:
-    """SHA-256 of a photo without its metadata, which `--embed` does not change.
-
-    Of JPEG, the coded pixels and the orientation count; of raw files all; of HEIC and AVIF these
-    and the Exif; of other formats, the decoded pixels. "" of a file that cannot be read.
-    """
-    head = ""
-    with suppress(Exception):  # Damaged files raise many types.
-        content = read_bytes(photo)
-        if content.startswith(b"\xff\xd8"):
-            file = BytesIO(content)
-            jpeg = JpegImageFile(file)  # It reads up to the pixels.
-            head = f"{jpeg.quantization} {jpeg.getexif().get(Base.Orientation, 1)}"
-            content = file.read()
-        elif content[4:8] == b"ftyp":
-            start = content.index(b"mdat")
-            head = b"".join(re.findall(rb"(?s)irot.|imir.", content[:start])).hex()  # Orientation.
-            content = _XMP.sub(b"", content[start:])
-        elif not is_raw(photo):
-            image = load_image(photo)
-            head, content = f"{image.size}", image.tobytes()
-        return sha256(head.encode() + content).hexdigest()
+    """`content_digest` of a file."""
+    with suppress(UserError):
+        return content_digest(read_bytes(photo), photo, load_image)
     return ""
 
 

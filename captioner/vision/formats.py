@@ -1,7 +1,8 @@
-"""Opens and decodes photos of untrusted files: the formats that are read, and what is refused."""
+"""Opens, decodes and knows photos of untrusted files: the formats that are read or refused."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
 
 from captioner.arrays import Array, Values
 from captioner.errors import UserError, reason_of, refuse_missing
 from captioner.vision.pixels import BUDGET, DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
+from captioner.vision.raw import is_raw
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +58,11 @@ _REFUSED = {
     ),
 }
 """By the first bytes of what Pillow does not know; `check_size` has what is too large."""
+
+DIGEST = "digest"
+"""In `Image.info`: `content_digest` of the photo's file."""
+
+_XMP = re.compile(rb"(?s)<\?xpacket .*?\?>\s*|<x:xmpmeta.*?</x:xmpmeta>\s*")
 
 _PILLOWS_LIMIT = threading.Lock()
 
@@ -106,6 +114,30 @@ def original_size(photo: Image.Image) -> tuple[int, int]:
     """Width and height in its file of a photo from `load_image`, also after Pillow's `reduce`."""
     size: tuple[int, int] = photo.info.get(ORIGINAL_SIZE, photo.size)
     return size
+
+
+def content_digest(content: bytes, name: str, load: Callable[[bytes], Image.Image]) -> str:
+    """SHA-256 of a photo without its metadata, which `--embed` does not change.
+
+    Of JPEG, the coded pixels and the orientation count; of raw files all; of HEIC and AVIF these
+    and the Exif; of other formats, the pixels that `load` decodes. "" of what cannot be read.
+    """
+    head = ""
+    with suppress(Exception):  # Damaged files raise many types.
+        if content.startswith(b"\xff\xd8"):
+            file = io.BytesIO(content)
+            jpeg = JpegImageFile(file)  # It reads up to the pixels.
+            head = f"{jpeg.quantization} {jpeg.getexif().get(ExifTags.Base.Orientation, 1)}"
+            content = file.read()
+        elif content[4:8] == b"ftyp":
+            start = content.index(b"mdat")
+            head = b"".join(re.findall(rb"(?s)irot.|imir.", content[:start])).hex()  # Orientation.
+            content = _XMP.sub(b"", content[start:])
+        elif not is_raw(name):
+            image = load(content)
+            head, content = f"{image.size}", image.tobytes()
+        return hashlib.sha256(head.encode() + content).hexdigest()
+    return ""
 
 
 def photo_name(source: object, unnamed: str = "the image") -> str:

@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from PIL import Image
 
 from captioner.errors import UserError, counted
-from captioner.files import RAW_SUFFIXES, existing_path
+from captioner.files import RAW_SUFFIXES, FolderNames, existing_path, folder_names
 from captioner.vision.decoding_process import shared_pool
 from captioner.vision.formats import IS_ADDRESS as IS_ADDRESS
 from captioner.vision.formats import MAXIMUM_PIXELS as MAXIMUM_PIXELS
@@ -104,6 +104,7 @@ def photo_files(
     report: Report = refuse,
     note: Report = ignore,
     taken: Set[str] = PHOTO_SUFFIXES | RAW_SUFFIXES,
+    names: FolderNames | None = None,
 ) -> list[Path]:
     """The image files that files, folders and patterns (`**/*.jpg`) name, in order.
 
@@ -111,9 +112,10 @@ def photo_files(
     in `taken`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
     Other paths are returned, also those that do not exist. note: takes a sentence that counts the
     raw files, videos and other pictures left out. taken: lower-case suffixes; those of raw
-    files count if exiftool is there.
+    files count if exiftool is there. names: of folders, by default listed once for these paths.
     """
     images: list[Path] = []
+    names = names or cache(folder_names)
     for path in paths:
         typed = os.fspath(path)
         matches = [typed]
@@ -122,11 +124,11 @@ def photo_files(
             while folder and not os.path.lexists(folder):
                 folder = os.path.dirname(folder)
             pattern = glob.escape(folder) + typed[len(folder) :]
-            names = sorted(glob.glob(pattern, recursive=True))
-            matches = [match for match in names if is_leftover(typed) or not is_leftover(match)]
+            found = sorted(glob.glob(pattern, recursive=True))
+            matches = [match for match in found if is_leftover(typed) or not is_leftover(match)]
             if not matches:
                 report(f"{typed} matches no file")
-        for match in map(existing_path, map(Path, matches)):
+        for match in (existing_path(Path(match), names) for match in matches):
             images += _photos_below(match, report, note, taken) if os.path.isdir(match) else [match]
     return images
 

@@ -11,12 +11,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Any
 
 from captioner.errors import UserError, reason_of
+from captioner.files import folder_names
 from captioner.outcomes import Failed
 from captioner.tables import pyarrow_library
 from captioner.vision.images import (
@@ -110,7 +112,7 @@ class _CellReader:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._group: tuple[str, int, int] | None = None
+        self._group: tuple[int, ...] | None = None
         self._batches: Iterator[tuple[int, list[Arrow]]] = iter(())
         self._end = 0
         # Rows `_end` - 128 to `_end`, or fewer, each with the mean size in its batch.
@@ -130,7 +132,8 @@ class _CellReader:
         raise UserError(f"{name} has no photo{f': {file} is no file' if path else ''}")
 
     def _cell(self, shard: str, group: int, row: int) -> tuple[int, Arrow]:
-        key = shard, group, os.stat(shard).st_mtime_ns  # A file that has changed is opened anew.
+        file = os.stat(shard)  # One that has changed, or is another of this name, is opened anew.
+        key = group, file.st_dev, file.st_ino, file.st_mtime_ns, file.st_ctime_ns
         if self._group != key or row < self._end - len(self._cells):
             self._batches, self._end = _cells(shard, group), 0
             self._cells.clear()
@@ -174,6 +177,7 @@ def find_photos(
     """
     photos: dict[str, ImageSource] = {}
     failed: list[Failed] = []
+    names = cache(folder_names)
     for path in map(local_path, paths):
         if not path:
             failed.append(Failed(path, "an empty path names no photo"))
@@ -183,7 +187,8 @@ def find_photos(
             failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
         else:
             problems: list[str] = []
-            for file in map(os.fspath, photo_files(numbered(path), problems.append, note)):
+            named = photo_files(numbered(path), problems.append, note, names=names)
+            for file in map(os.fspath, named):
                 if not file.lower().endswith(SHARD_SUFFIXES):
                     photos[file] = file
                     continue

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from captioner.attention.memory import Memory
-from captioner.backends.export import _plain_and_quiet, _search_graphs
+from captioner.backends.export import _quiet, _search_graphs
 from captioner.backends.graphs import START, STEP, Graph, GraphStepper, search_inputs
 from captioner.decoding.loop import BeamSearch, decode
 from captioner.decoding.options import SearchOptions
@@ -52,7 +52,7 @@ def remember(sources: Tensor) -> Memory:
 
 @pytest.fixture(scope="module")
 def graphs() -> dict[str, Any]:
-    with _plain_and_quiet(), torch.no_grad():
+    with _quiet(), torch.no_grad():
         made = _search_graphs(
             Chain(),
             remember,

@@ -18,7 +18,7 @@ from captioner.backends.export import (
     _graph,
     _of_captioner,
     _of_translator,
-    _plain_and_quiet,
+    _quiet,
 )
 from captioner.backends.export_weights import store_weights
 from captioner.backends.graph_file import OPERATORS, external_weights
@@ -57,7 +57,7 @@ def encoders() -> Iterator[Any]:
     configs += [({"name": name}, size) for name, size in NETWORKS.items()]
     for fields, size in configs:
         encoder = make_encoder(encoder_config(fields)).eval().for_inference(torch.float32)
-        with _plain_and_quiet(), torch.no_grad():
+        with _quiet(), torch.no_grad():
             pixels = {"pixels": torch.rand(2, 3, size, size)}
             yield _graph(encoder, pixels, ["annotations"], [{0: "batch"}])
 

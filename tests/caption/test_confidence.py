@@ -17,6 +17,7 @@ from captioner.caption.confidence import (
     fit_weights,
     fit_word_weights,
     regressors,
+    sure_nouns,
 )
 
 WEIGHTS = confidence_weights(1.0, 0.5, 0.75, 0.25, -0.125)
@@ -112,6 +113,14 @@ def test_words_that_are_more_often_true_are_found() -> None:
     # The ridge keeps them from 0.9 and 0.1.
     assert dog == (None, pytest.approx(0.82, abs=0.02))
     assert cat == (None, pytest.approx(0.22, abs=0.02))
+
+
+def test_a_compound_is_as_sure_as_its_last_word() -> None:
+    scores = (None, 0.3, 0.7, None, None, 0.9, 0.5)
+    words = ("a", "hot", "dog", "by", "a", "stop", "sign")
+    caption = Caption("", words, 0.0, (), np.empty(0), word_confidence=scores)
+    assert sure_nouns(caption, 0.6) == ("hot dog",)
+    assert sure_nouns(replace(caption, word_confidence=None), 0.6) == ("hot dog", "stop sign")
 
 
 def test_captions_of_a_search_carry_it() -> None:

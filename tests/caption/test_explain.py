@@ -1,15 +1,17 @@
 """Given captions: scored and mapped as those that the search finds."""
 
+import html
 import json
 from pathlib import Path
 
 import pytest
 from PIL import Image
-from samples import CAPTION, photo, save_photo
+from samples import CAPTION, Output, photo, save_photo
 
 from captioner.caption.captioner import Captioner
 from captioner.cli.main import main
 from captioner.errors import UserError
+from captioner.text.tokenizer import tokenize
 
 
 def test_text_is_read_as_in_training_and_unknown_words_are_named(
@@ -23,6 +25,34 @@ def test_text_is_read_as_in_training_and_unknown_words_are_named(
     assert one.log_probability == pytest.approx(both[0].log_probability, abs=1e-6)
     one.overlay(tmp_path / "maps.png")
     assert Image.open(tmp_path / "maps.png").width > 200
+
+
+TYPED = "Anna's dog (left) runs —\n in New York!"
+ON_A_LINE = "Anna's dog (left) runs — in New York!"
+
+
+def test_a_given_sentence_stays_as_it_was_typed(folder: Path, capsys: Output) -> None:
+    outputs = ["--jsonl", "t.jsonl", "--csv", "t.csv", "--text", "--xmp", "--html", "t.html"]
+    assert main([*CAPTION, "a.png", "--given", TYPED, *outputs]) == 0
+    assert capsys.readouterr().out.startswith(f"{ON_A_LINE}  (log-probability -")
+    assert Path("a.txt").read_text(encoding="utf-8") == f"{ON_A_LINE}\n"
+    record = json.loads(Path("t.jsonl").read_text(encoding="utf-8"))
+    assert (record["caption"], record["by"]) == (ON_A_LINE, "person")
+    assert record["words"] == tokenize(TYPED)  # Of the maps.
+    assert record["keywords"] == ["Anna", "dog", "New York"]
+    assert ON_A_LINE in Path("t.csv").read_text(encoding="utf-8")
+    assert ON_A_LINE in Path("a.xmp").read_text(encoding="utf-8")
+    page = Path("t.html").read_text(encoding="utf-8")
+    assert page.count(f'alt="{html.escape(ON_A_LINE)}"') == 1
+
+
+def test_typed_sentences_in_python(tiny_captioner: Captioner) -> None:
+    given = tiny_captioner.explain([photo(), photo(1)], ["A dog RUNS.", "red\x1b water\ud800"])
+    assert [each.text for each in given] == ["A dog RUNS.", "red water\ufffd"]
+    assert [each.keywords for each in given] == [("dog",), ("water",)]
+    assert given[0].with_keywords("all").keywords == ("dog", "RUNS")
+    words = tiny_captioner.teacher_forced(tiny_captioner.annotations(photo()), [["a", "dog"]])
+    assert [each.text for each in words] == ["a dog"]
 
 
 @pytest.mark.parametrize(

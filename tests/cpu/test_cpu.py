@@ -2,15 +2,18 @@
 
 import copy
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
-from samples import Patch, make_captioner
+from samples import Patch, assert_same_captions, make_captioner
+from torch import nn
 from torch.nn import functional
 
 import captioner
 from captioner import cpu
-from captioner.caption.folder import load_model
+from captioner.caption.folder import load_model, save_model
+from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.vision.images import load_image
 
@@ -59,51 +62,80 @@ def test_the_packaged_models_in_bfloat16_are_close_to_the_plain_ones(
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(5, 7), (1, 5, 7), (3, 4, 1, 7), (1, 7), (33, 7), (0, 7)])
-def test_products_by_packed_weights_are_torchs(
+def test_packed_layers_give_torchs_products(
     shape: tuple[int, ...], bias: bool, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(cpu, "_LARGE_WEIGHT", 77)
     torch.manual_seed(0)
-    layer = cpu.Linear(7, 11, bias=bias)
+    layer = nn.Linear(7, 11, bias=bias)
+    packed = packed_from(layer)
     # Like the state of a beam, not contiguous.
-    inputs = torch.randn(*shape[:-1], 2 * shape[-1])[..., ::2]
-    with torch.no_grad(), cpu.packed_weights():
-        found = layer(inputs)
-    torch.testing.assert_close(found, functional.linear(inputs, layer.weight, layer.bias))
-    assert found.is_contiguous()
-
-
-def test_packed_weights_follow_their_weights_and_nothing_else(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(cpu, "_LARGE_WEIGHT", 77)
-    layer, inputs = cpu.Linear(7, 11), torch.randn(2, 7)
-    kept = cpu.PackedWeights()
-
-    def check() -> None:
-        torch.testing.assert_close(layer(inputs), inputs @ layer.weight.T + layer.bias)
-
+    inputs = torch.randn(*shape[:-1], 2 * shape[-1])[..., ::2].requires_grad_()
+    expected = layer(inputs)
+    torch.testing.assert_close(packed(inputs), expected)  # With a gradient.
+    (gradient,) = torch.autograd.grad(packed(inputs).sum(), inputs)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), inputs)[0])
     with torch.no_grad():
-        with cpu.packed_weights(kept):
-            check()
-            layer.weight.mul_(2.0)  # As an optimizer changes it.
-            check()
-            layer.weight.data = torch.randn(11, 7)  # As a move to another device does.
-            with cpu.packed_weights():
-                check()
-            cpu.linear(inputs, layer.weight * 1.0)  # Nobody could ask for this one again.
-        assert list(map(id, kept)) == [id(layer.weight)]
-    with cpu.packed_weights(kept):
-        assert layer(inputs).requires_grad
+        found = packed(inputs)
+        torch.testing.assert_close(found, expected)
+        assert found.is_contiguous()
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.testing.assert_close(packed(inputs.bfloat16()), expected, rtol=0.1, atol=0.1)
+    assert torch.equal(packed.weight, layer.weight)
+    # A finished layer has nothing that can be trained, or changed behind its back.
+    assert not list(packed.parameters())
+    packed.weight.zero_()
+    torch.testing.assert_close(packed(inputs), expected)
 
 
-def test_models_that_have_searched_are_copied_and_pickled() -> None:
-    model = captioner.load(engine="torch")
-    expected = model.caption(DEMO_PHOTO).text
-    assert model.backend.packed
+def packed_from(layer: nn.Linear | cpu.LSTMCell) -> nn.Module:
+    """What `pack` makes of a layer."""
+    model = nn.Sequential(nn.Sequential(layer))
+    cpu.pack(model)
+    packed: nn.Module = model[0][0]
+    assert packed is not layer
+    return packed
+
+
+def test_a_packed_cell_gives_the_gates(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(cpu, "_LARGE_WEIGHT", 36)
+    cell = cpu.LSTMCell(5, 3)
+    packed = packed_from(cell)
+    inputs, hidden = torch.randn(2, 4, 5), torch.randn(2, 4, 3)
+    torch.testing.assert_close(packed.gates(inputs, hidden), cell.gates(inputs, hidden))
+    for found, expected in zip(packed.weights, cell.weights, strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_what_is_not_packed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(cpu, "_LARGE_WEIGHT", 77)
+    weight = torch.empty(11, 7)
+    assert cpu.is_packable(weight)
+    assert not cpu.is_packable(weight[:10])
+    assert not cpu.is_packable(weight.bfloat16())
+    assert not cpu.is_packable(weight.to("meta"))
+    monkeypatch.setenv(cpu.SWITCH, "0")
+    assert not cpu.is_packable(weight)
+
+
+def test_a_model_open_for_captioning_is_packed_and_one_to_train_never() -> None:
+    model, saved = captioner.load(engine="torch"), load_model(model_folder())
+    kinds = [{type(layer) for layer in each.backend.decoder.modules()} for each in (model, saved)]
+    packed = {cpu.PackedLinear, cpu.PackedLSTMCell}
+    assert packed <= kinds[0]
+    saved.caption(DEMO_PHOTO)
+    assert not packed & (kinds[1] | {type(layer) for layer in saved.backend.decoder.modules()})
+    with pytest.raises(UserError, match="open for captioning; `load_model` opens it for training"):
+        save_model(model, "never")
+    assert not Path("never").exists()
+    photo = [load_image(DEMO_PHOTO)]
+    (found,), (expected,) = (each.explain(photo, ["a cat on a sofa"]) for each in (model, saved))
+    assert_same_captions([found], [expected])
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert not copied.backend.packed
-        assert copied.caption(DEMO_PHOTO).text == expected
-    with torch.inference_mode():  # Its weights have no versions.
-        assert captioner.load(engine="torch").caption(DEMO_PHOTO).text == expected
+        assert copied.caption(DEMO_PHOTO).text == model.caption(DEMO_PHOTO).text
+    with torch.inference_mode():
+        inference = captioner.load(engine="torch")
+        assert inference.caption(DEMO_PHOTO).text == model.caption(DEMO_PHOTO).text
 
 
 def test_dropout_keeps_the_share_and_the_mean(monkeypatch: Patch) -> None:

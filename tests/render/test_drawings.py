@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,10 +144,18 @@ ALIGNMENT = Alignment(["a", "man", "<end>"], ["ein", "$\\frac$"], [[1, 0, 0], [0
 
 def test_letters_of_no_font_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typography, "_FONTS", typography._FONTS[:1])
-    typography._font.cache_clear()
     drawn = Alignment(["\u72ac", "ä"], ["a"], [[1.0, 0.0]])
     assert save_heat_map(tmp_path / "map.png", drawn) == "\u72ac"
-    typography._font.cache_clear()
+
+
+def test_a_font_installed_meanwhile_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged, installed = typography._FONTS[0], tmp_path / "font.ttf"
+    monkeypatch.setattr(typography, "_FONTS", (str(installed), packaged))
+    assert typography.font_for("ä", 15).path == packaged
+    shutil.copy(packaged, installed)
+    assert typography.font_for("ä", 15).path == str(installed)
 
 
 def test_a_heat_map_has_a_cell_for_each_pair_white_at_0() -> None:

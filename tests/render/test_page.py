@@ -2,6 +2,7 @@ import base64
 import hashlib
 import io
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from render_samples import PHOTO, REGION, attention
 
 from captioner import serve
 from captioner.render.overlay import MappedCaption
-from captioner.render.page import PageItem, html_page, phrases, save_html, static_file
+from captioner.render.page import PageItem, PageWriter, html_page, phrases, save_html, static_file
 
 
 def texts(page: Any, name: str) -> list[str]:
@@ -26,9 +27,9 @@ def texts(page: Any, name: str) -> list[str]:
 NASTY = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'", "&amp;", "犬"]
 
 
-def _data(page: Any) -> Any:
-    """What the viewer gets."""
-    return json.loads(texts(page, "script")[0])
+def _data(page: Any) -> list[Any]:
+    """What the viewer gets for each photo."""
+    return [json.loads(data) for data in page.xpath("//@data-maps")]
 
 
 def _item(words: list[str], name: str = "", **others: Any) -> PageItem:
@@ -41,29 +42,39 @@ def test_holds_photo_words_maps_and_region() -> None:
     page = html.fromstring(html_page([_item(words, "dog.jpg")]))
     assert texts(page, "word") == words
     assert texts(page, "file") == ["dog.jpg"]
-    (shown,) = _data(page)["items"]
+    (shown,), (unit,) = _data(page), map(float, page.xpath("//@data-unit"))
     assert (shown["rows"], shown["columns"]) == (14, 14)
     assert shown["region"] == pytest.approx([15 / 90, 0, 75 / 90, 1])
-    found = np.array(shown["captions"][0]) * _data(page)["unit"]
-    np.testing.assert_allclose(found.reshape(3, 14, 14), maps, atol=_data(page)["unit"])
+    found = np.array(shown["captions"][0]) * unit
+    np.testing.assert_allclose(found.reshape(3, 14, 14), maps, atol=unit)
     head, _, encoded = next(page.iter("img")).attrib["src"].partition(",")
     assert head == "data:image/jpeg;base64"
     stored = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded)))).astype(int)
     assert np.abs(stored - np.asarray(PHOTO)).mean() < 12
 
 
-def test_folders_are_headings_above_their_photos() -> None:
+def test_folders_are_headings_above_their_photos(tmp_path: Path) -> None:
     def item(path: str, folder: str) -> PageItem:
         name = path.rpartition("/")[2]
         return replace(_item(["dog"] * int(name), name), path=path, folder=folder)
 
     items = [item("a/b/1", "<b>"), item("a/2", ""), item("a/b/3", "<b>"), item("a/4", "")]
-    page = html.fromstring(html_page(items))
+    text = html_page(items)
+    page = html.fromstring(text)
     shown = [each.text for each in page.xpath("//h2 | //*[@class='file']")]
     assert shown == ["2", "4", "<b>", "1", "3"]
     files = [each.get("data-image") for each in page.iter("figcaption")]
     assert files == ["a/2", "a/4", "a/b/1", "a/b/3"]
-    assert [len(each["captions"][0]) for each in _data(page)["items"]] == [2, 4, 1, 3]
+    assert [len(each["captions"][0]) for each in _data(page)] == [2, 4, 1, 3]
+    file = tmp_path / "new" / "page.html"
+    writer = PageWriter(file)
+    for each in items:
+        writer.add(each)
+        assert os.listdir(file.parent) == []  # An interrupted run leaves nothing.
+    writer.close()
+    assert file.read_text(encoding="utf-8") == text
+    PageWriter(file).close()  # No photos: the page stays.
+    assert file.read_text(encoding="utf-8") == text
 
 
 def test_alternatives_with_doubt_and_confidence_of_a_large_photo() -> None:
@@ -72,10 +83,9 @@ def test_alternatives_with_doubt_and_confidence_of_a_large_photo() -> None:
     text = html_page([PageItem.of(photo, (750, 0, 2250, 1500), captions), _item(["sea"])])
     page = html.fromstring(text)
     assert texts(page, "word") == ["a", "dog", "cat", "sea"]
-    first, second = _data(page)["items"]
+    first, second = _data(page)
     assert [len(maps) for maps in (*first["captions"], *second["captions"])] == [2, 1, 1]
     assert first["region"] == pytest.approx([0.25, 0, 0.75, 1])
-    assert set(page.xpath("//@id")) >= {"item-0", "item-1"}
     assert (texts(page, "doubt"), texts(page, "confidence")) == (["not sure"], ["46 %"])
     assert re.search('<span class="confidence"[^>]*>46 %</span><span class="doubt">', text)
     image = next(page.iter("img")).attrib
@@ -101,12 +111,38 @@ def test_every_text_of_the_pages_is_in_german_and_french() -> None:
     assert set(re.findall(r'say\(\s?"([^"]+)"', sources)) <= german.keys()
 
 
+def test_a_plain_page_has_no_doubt_percentages_or_buttons(tmp_path: Path) -> None:
+    item = _item(
+        ["a", "dog"], "1.jpg", doubt="not sure", confidence=0.4, word_confidence=(None, 0.3)
+    )
+    bodies = []
+    for is_plain in (False, True):
+        writer = PageWriter(tmp_path / "page.html", is_plain=is_plain)
+        writer.add(item)
+        writer.close()
+        page = html.parse(tmp_path / "page.html").getroot()
+        assert [word.text for word in page.xpath("//li/p/span")] == ["a", "dog"]
+        for script in page.xpath("//script | //style"):
+            script.drop_tree()
+        bodies.append(html.tostring(page, encoding="unicode").replace('data-strength="80"', ""))
+    for sign in ("not sure", " %", "<button"):
+        assert sign in bodies[0]
+        assert sign not in bodies[1]
+
+
+def test_the_alternative_is_the_sentence_and_the_digest_is_for_the_table() -> None:
+    item = replace(_item(["a", "dog"], "1.jpg"), text='A "Dog".', photo_digest="0f")
+    page = html.fromstring(html_page([item]))
+    assert page.xpath("//@alt | //@data-text") == ['A "Dog".'] * 2
+    assert page.xpath("//@data-digest") == ["0f"]
+
+
 def test_everything_is_escaped(tmp_path: Path) -> None:
     name = "</script><b>\"'&\udc80\u2028.jpg"
     text = html_page([_item(NASTY, name)])
     page = html.fromstring(text)
     assert texts(page, "word") == NASTY
-    assert len(texts(page, "script")) == 2
+    assert len(texts(page, "script")) == 1
     assert len(list(page.iter("img"))) == 1
     assert not page.xpath("//@*[starts-with(name(), 'on')]")
     assert texts(page, "file")[0].startswith("</script><b>\"'&")

@@ -40,7 +40,7 @@ from captioner.runs.run import train_run
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.token_batches import collate_captions
 from captioner.text.vocabulary import Vocabulary
-from captioner.training.run_log import read_log
+from captioner.training.run_log import best_record, read_log
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.images import load_image
 
@@ -57,7 +57,7 @@ def test_a_run_leaves_a_model_its_scores_and_its_captions(config: Config, tmp_pa
     log = log_of(tmp_path / "run")
     assert [record["epoch"] for record in log] == [1, 2]
     assert {"train_loss", "CIDEr-D", "BLEU-4", "brevity_penalty"} <= log[0].keys()
-    best = max(log, key=lambda record: record["CIDEr-D"])
+    best = best_record(log, "CIDEr-D")
     assert best["cross_entropy"] == pytest.approx(cross_entropy(folder, recipe), rel=1e-3)
     assert best["perplexity"] == pytest.approx(math.exp(best["cross_entropy"]))
     found = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -84,10 +84,10 @@ def test_the_log_says_what_makes_a_run_and_what_it_costs(
     config: Config, tmp_path: Path, capsys: Output
 ) -> None:
     folder = tmp_path / "run"
-    spans = {"epochs": 1, "warmup_steps": 4, "average": 0.8}  # Three steps; the average spans five.
+    spans = {"epochs": 1, "warmup_steps": 2, "average": 0.8}  # Three steps; the average spans five.
     train_run(recipe_of(config, training=spans), folder)
     printed = capsys.readouterr().out
-    for name, steps in (("warmup_steps", 4), ("average", 5)):
+    for name, steps in (("warmup_steps", 2), ("average", 5)):
         assert f"training.{name} spans {steps} steps, the run has 3: lower it" in printed
     first, epoch = read_log(folder)
     assert first["step"] == 0
@@ -254,8 +254,11 @@ def test_photos_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
     assert [each.name for each in (*train, *validation)] == ["1.png", "1.png"]
     (tmp_path / "val" / "1.png").unlink()
     (tmp_path / "val" / "1.png").symlink_to(tmp_path / "train" / "1.png")
-    with pytest.raises(UserError, match=r"share 1 photo, '1\.png' among them"):
-        read_training(DataConfig(format="table", **found))
+    (tmp_path / "linked").symlink_to(tmp_path / "train")
+    for folder in ("val", "linked"):
+        found["validation_annotations"] = tmp_path / folder
+        with pytest.raises(UserError, match=r"share 1 photo, '1\.png' among them"):
+            read_training(DataConfig(format="table", **found))
 
 
 def test_exact_match_is_of_words_whatever_stands_between_them() -> None:

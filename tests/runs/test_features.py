@@ -8,6 +8,7 @@ import pytest
 import torch
 from run_samples import Config, ended, merged, recipe_of, start, write_config
 from samples import Output, Patch, save_photo
+from torch import Tensor
 
 import captioner
 from captioner.cli.main import main
@@ -129,7 +130,8 @@ def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
     left_out, unreadable, train, _ = capsys.readouterr().out.splitlines()
     assert "left out 1 missing image (" in left_out
     assert str(tmp_path / "photos" / "1.png") in left_out
-    assert unreadable == "left out 1 photo that could not be read, 4.png the first"
+    first = "4.png the first; touch those that can be read now"
+    assert unreadable == f"left out 1 photo that could not be read, {first}"
     assert train == f"train: 4 images in {tmp_path / 'store' / 'train'}"
 
 
@@ -146,6 +148,21 @@ def test_photos_changed_under_their_name_are_encoded_again(config: Config, capsy
     count = len(train)
     changed = [row for row in range(2 * count) if not torch.equal(old[row], new[row])]
     assert changed == [2, 2 + count]
+
+
+def test_generated_pictures_of_another_seed_are_encoded_again(
+    config: Config, capsys: Output
+) -> None:
+    def rows(seed: int) -> Tensor:
+        shapes = {"train": 4, "validation": 2, "seed": seed}
+        of_seed = {**config, "data": {"format": "shapes", "shapes": shapes}}
+        return extract_features(recipe_of(of_seed), Processes())["train"].read(range(4))
+
+    first = rows(0)
+    assert torch.equal(first, rows(0))
+    assert "encoded again" not in capsys.readouterr().out
+    assert not torch.equal(first, rows(1))
+    assert "encoded again: 4 photos that changed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("folder", ["stored", "2024"])

@@ -57,6 +57,7 @@ def test_files_subwords_and_one_vocabulary(tmp_path: Path, capsys: Output) -> No
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert "training: 16 pairs of sentences" in printed
+    assert "tokens a word, where 2.5 are many: raise text.size" in printed
     assert "training: 8 pairs cut to 12 tokens a side, the first in line 1" in printed
     translator = load_translator(out / "model")
     assert translator.source is translator.target

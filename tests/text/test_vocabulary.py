@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
+from samples import Patch
 
 from captioner.text.languages import plain_text
 from captioner.text.token_batches import collate_sources
@@ -150,6 +151,15 @@ def test_learning_is_deterministic_and_a_piece_of_a_line_end_ends_no_line() -> N
     assert LOWER.split("walking") == ["▁walking"]
     assert KEPT.join(["▁a", "<0x0A>", "▁hat", "<0x0D>", "<0x09>"]) == "a hat"
     assert KEPT.join(["▁a", "<0xE2>", "<0x80>", "<0xA8>", "hat"]) == "a hat"  # U+2028
+
+
+def test_subwords_are_learned_from_so_many_texts_always_the_same(monkeypatch: Patch) -> None:
+    texts = [*TEXTS, *map(chr, range(0x4E00, 0x4E00 + 400))]
+    monkeypatch.setattr("captioner.text.vocabulary.LEARNED_FROM", 100)
+    learned = SubwordVocabulary.learn(texts, 1000)
+    assert SubwordVocabulary.learn(texts, 1000) == learned
+    assert 50 < sum(len(learned.split(text)) == 2 for text in texts[len(TEXTS) :]) <= 100
+    assert SubwordVocabulary.learn(texts[:100], 1000) != learned
 
 
 def test_no_word_has_control_characters() -> None:

@@ -1,18 +1,18 @@
 """A checkpoint holds all that a run goes on from, and is whole or not there."""
 
+import os
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 from gpu_samples import DEVICE, needs_gpu
-from safetensors import SafetensorError
 from safetensors.torch import save
 from samples import Patch
 from torch import Tensor, nn
 
 from captioner.errors import UserError
-from captioner.training import checkpoint
 from captioner.training.checkpoint import (
     FORMAT,
     Position,
@@ -21,7 +21,7 @@ from captioner.training.checkpoint import (
     save_checkpoint,
 )
 
-POSITION = Position(2, 3, 13, [0.1, 1 / 3], {"loss": 0.1 + 0.2})
+POSITION = Position(2, 3, 13, [[0.1, -1 / 3], [0.0, float("-inf")]], {"loss": 0.1 + 0.2})
 CPU, ONE = torch.device("cpu"), {"weight": torch.zeros(1)}
 DEVICES = [CPU, pytest.param(DEVICE, marks=needs_gpu)]
 
@@ -93,6 +93,10 @@ def test_everything_comes_back_bit_for_bit(tmp_path: Path, device: torch.device)
         (b"", "cannot be read"),
         (b"PK\x03\x04", "cannot be read"),
         (save(ONE, {}), "is not a checkpoint of a training run"),
+        (
+            save(ONE, {"format": "captioner checkpoint 1"}),
+            "is not .* of a training run by this version",
+        ),
         (save(ONE, {"format": FORMAT, "processes": "2"}), "is of a run of 2 processes, not of 1"),
     ],
 )
@@ -116,13 +120,10 @@ def test_a_checkpoint_of_another_model_is_refused_and_nothing_is_filled(path: Pa
 
 
 def test_a_full_disk_leaves_the_checkpoint_that_was_there(path: Path, monkeypatch: Patch) -> None:
-    def full(tensors: object, path: Path, metadata: object) -> None:
-        path.write_bytes(b"half of it")
-        raise SafetensorError("No space left")
-
     before = path.read_bytes()
-    monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(UserError, match=r"cannot write .*last\.safetensors .No space left"):
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=full))
+    with pytest.raises(UserError, match=r"cannot write .*last\.safetensors: No space left"):
         keep(path, *make(seed=5))
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

@@ -151,7 +151,7 @@ def test_adam_is_fused_and_decays_the_matrices_decoupled() -> None:
         torch.testing.assert_close(weight.detach(), before[name] * factor)
 
 
-def factors(steps: int, scores: list[float] | None = None, **options: Any) -> list[float]:
+def factors(steps: int, scores: list[list[float]] | None = None, **options: Any) -> list[float]:
     config = TrainingConfig(**options)
     return [learning_rate_factor(config, step, steps, scores or []) for step in range(steps)]
 
@@ -173,11 +173,14 @@ def test_constant_after_a_warmup_or_cosine_to_zero_behind_the_last_step() -> Non
         ([1, 1, 2, 2], 1.0),
         ([1, 1, 0.5, 0.9, 0.5], 0.01),
         ([1, 0, 0, 2, 0, 0, 3], 0.01),
+        ([(0, -9), (0, -9), (0, -8), (0, -8), (0, -7)], 1.0),  # a lower perplexity is better
+        ([(0, -9), (0, -9), (0, -10)], 0.1),
     ],
 )
-def test_plateau_by_hand(scores: list[float], factor: float) -> None:
+def test_plateau_by_hand(scores: list[Any], factor: float) -> None:
     options: dict[str, Any] = {"schedule": "plateau", "decay_factor": 0.1, "decay_patience": 2}
-    assert factors(6, scores, **options)[5] == pytest.approx(factor)
+    deciding = [[*score] if isinstance(score, tuple) else [score, 0.0] for score in scores]
+    assert factors(6, deciding, **options)[5] == pytest.approx(factor)
 
 
 def test_inverse_square_root() -> None:

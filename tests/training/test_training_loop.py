@@ -2,6 +2,7 @@
 
 import math
 import signal
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def test_a_run_learns_is_logged_and_says_where_it_ended(tmp_path: Path, capsys: 
     log = log_of(tmp_path)
     assert [record["epoch"] for record in log] == [1, 2, 3]
     assert [record["step"] for record in log] == [4, 8, 12]
-    assert position.scores == [record["score"] for record in log]
+    assert [score for score, _ in position.scores] == [record["score"] for record in log]
     assert log[-1]["train_loss"] < log[0]["train_loss"] / 2
     for record in log:
         assert record["train_doubled"] == pytest.approx(2 * record["train_loss"])
@@ -152,6 +153,8 @@ def test_runs_that_cannot_train_are_refused(tmp_path: Path) -> None:
         run(tmp_path, Data(lambda *_: (interrupt(), interrupt())))
     with pytest.raises(UserError, match="the validation score 'score' is not a number"):
         validated(tmp_path, [1.0, math.nan])
+    with pytest.raises(UserError, match="the validation's perplexity is not a number"):
+        validated(tmp_path / "other", [1.0, 2.0], [3.0, math.nan])
     with pytest.raises(UserError, match=r"belongs to another model: tensor 'average\.layers"):
         run(tmp_path, resume=True, average=0.5)  # Its checkpoint has no averages.
     with pytest.raises(UserError, match="nothing to train on"):
@@ -161,22 +164,55 @@ def test_runs_that_cannot_train_are_refused(tmp_path: Path) -> None:
         run(tmp_path / "full")
 
 
-def validated(folder: Path, scores: list[float], **options: Any) -> tuple[Validator, Position]:
+def validated(
+    folder: Path, scores: list[float], perplexities: list[float] | None = None, **options: Any
+) -> tuple[Validator, Position]:
     model = make_model()
-    _, validator, position = run(folder, model=model, validator=Validator(model, scores), **options)
+    validator = Validator(model, scores, perplexities=perplexities)
+    _, _, position = run(folder, model=model, validator=validator, **options)
     return validator, position
 
 
 def test_early_stopping_on_the_validation_score(tmp_path: Path) -> None:
     validator, position = validated(tmp_path, [1, 3, 2, 3, 9], epochs=9, patience=2)
     assert position.epoch == 4
-    assert position.scores == [1, 3, 2, 3]  # as good as the best is not better
+    scores = [score for score, _ in position.scores]
+    assert scores == [1, 3, 2, 3]  # as good as the best is not better
     assert validator.kept == [1, 3]
     # Neither does a resumed run go on.
     data = Data()
     run(tmp_path, data, resume=True, epochs=9, patience=2)
     assert data.given == []
     assert validated(tmp_path, [3, 2, 1, 0, -1], epochs=5, patience=0)[1].epoch == 5
+
+
+def test_the_lower_perplexity_decides_ties(tmp_path: Path) -> None:
+    options = {"epochs": 9, "patience": 2, "learning_rate": 0.08, "decay_patience": 2}
+    perplexities = [238.0, 90.0, 120.0, 70.0, 70.0, 71.0]
+    validator, position = validated(tmp_path, [0.0] * 6, perplexities, **options)
+    assert validator.kept_epochs == [1, 2, 4]
+    assert position.epoch == 6  # A lower perplexity is progress; the same is none.
+    rates = [record["learning_rate"] for record in log_of(tmp_path)]
+    assert rates == pytest.approx([0.08] * 6)
+    # A better score decides alone.
+    validator, _ = validated(tmp_path / "other", [1.0, 2.0, 1.0], [5.0, 9.0, 1.0])
+    assert validator.kept_epochs == [1, 2]
+
+
+@pytest.mark.parametrize("moment", ALL_STEPS)
+def test_ties_survive_a_stop(tmp_path: Path, moment: tuple[int, int]) -> None:
+    kept = []
+    for name, data in (("whole", Data()), ("run", Data(at(*moment, interrupt)))):
+        model = make_model()
+        validator = Validator(model, is_tied=True)
+        with suppress(Interrupted):
+            run(tmp_path / name, data, model=model, validator=validator)
+        kept.append(validator.kept_epochs)
+    model = make_model()
+    validator = Validator(model, is_tied=True)
+    run(tmp_path / "run", model=model, validator=validator, resume=True)
+    assert kept[1] + validator.kept_epochs == kept[0] != [1]
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
 def test_validation_every_so_many_epochs_and_after_the_last(tmp_path: Path) -> None:

@@ -117,12 +117,23 @@ def make_model(dropout: float = 0.3) -> Model:
 class Validator:
     """Scores by the weights, or as scripted; counts and keeps what it is asked to.
 
+    is_tied: the score is always 0, and the perplexity is by the weights.
+
     A second process would score otherwise, and is not heard.
     """
 
-    def __init__(self, model: Model, scripted: list[float] | None = None, rank: int = 0) -> None:
+    def __init__(
+        self,
+        model: Model,
+        scripted: list[float] | None = None,
+        rank: int = 0,
+        perplexities: list[float] | None = None,
+        is_tied: bool = False,
+    ) -> None:
         self.model, self.scripted, self.rank = model, scripted, rank
+        self.perplexities, self.is_tied = perplexities, is_tied
         self.kept: list[float] = []
+        self.kept_epochs: list[int] = []
         self.runs = 0
 
     def run(self) -> Validated:
@@ -131,12 +142,18 @@ class Validator:
         self.runs += 1
         torch.rand(1)  # The state of torch's own generator must come back too.
         if self.scripted is not None:
-            return Validated({"score": self.scripted[self.runs - 1]})
+            scores = {"score": self.scripted[self.runs - 1]}
+            if self.perplexities is not None:
+                scores["perplexity"] = self.perplexities[self.runs - 1]
+            return Validated(scores)
         score = float(next(self.model.parameters()).sum()) + 100 * self.rank
+        if self.is_tied:
+            return Validated({"score": 0.0, "perplexity": score})
         return Validated({"score": score, "other": 1.0})
 
     def keep(self, validated: Validated, epoch: int) -> None:
         self.kept.append(validated.scores["score"])
+        self.kept_epochs.append(epoch)
 
 
 def run(

@@ -23,8 +23,17 @@ def caption(words: tuple[str, ...] = WORDS, text: str = "a man's dog") -> Captio
     return replace(caption, keywords=("man", "dog"))
 
 
-def translated(text: str, target: list[Word], weights: list[list[float]], source: str) -> Caption:
-    """The caption "a man's dog" by a translator that reads and writes these words."""
+MANS_DOG = caption()
+
+
+def translated(
+    text: str,
+    target: list[Word],
+    weights: list[list[float]],
+    source: str,
+    english: Caption = MANS_DOG,
+) -> Caption:
+    """The English caption by a translator that reads and writes these words."""
     tokens = tuple(str(n) for word in target for n in range(word.size))
     terms = tuple(-float(n + 1) for n in range(len(tokens)))
     read = tuple(Word(word, 1) for word in (*source.split(), "<end>"))
@@ -38,10 +47,10 @@ def translated(text: str, target: list[Word], weights: list[list[float]], source
         attends = True
 
         def translate(self, sentences: list[str]) -> list[Translation]:
-            assert sentences == ["A man's dog"]  # Begins as a sentence.
+            assert sentences == [f"A{english.text[1:]}"]  # Begins as a sentence.
             return [given]
 
-    (found,) = translate_captions([caption()], Fixed(), "de")  # type: ignore[call-overload]
+    (found,) = translate_captions([english], Fixed(), "de")  # type: ignore[call-overload]
     return found
 
 
@@ -68,6 +77,18 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     assert (again, again.name) == (caption(), "p.jpg")
     plain = found.to_dict()
     assert (plain["language"], plain["original"]["caption"]) == ("de", "a man's dog")
+
+
+def test_a_compound_is_translated_by_its_last_word() -> None:
+    whole = caption(("a", "fire", "hydrant"), "a fire hydrant")
+    found = translated(
+        "Ein Hydrant",
+        [Word("Ein", 1), Word("Hydrant", 1)],
+        [[1.0, 0.0, 0.0, 0.0], [0.0, 0.4, 0.6, 0.0]],
+        "a fire hydrant",
+        replace(whole, keywords=("fire hydrant",)),
+    )
+    assert found.keywords == ("Hydrant",)
 
 
 PARTS = [[1.0, 0, 0, 0], [0, 0, 0, 1.0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]]

@@ -267,6 +267,16 @@ def test_hostile_headers_are_a_sentence(content: bytes, tmp_path: Path) -> None:
     assert names_and_reports(path)[1][0] == f"{path} cannot be read to its end: {NO_TAR}"
 
 
+def test_a_parquet_of_the_same_name_and_time_is_another(tmp_path: Path, monkeypatch: Patch) -> None:
+    for name in "ab":
+        path = write_parquet(tmp_path / name / "0.parquet", {"image": [name.encode()] * 2})
+        os.utime(path, (0, 0))
+        monkeypatch.chdir(path.parent)
+        assert [each.read() for each in photos_of(Path("0.parquet")).values()] == [
+            name.encode()
+        ] * 2
+
+
 def test_a_missing_unreadable_or_empty_shard_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "a.tar", tmp_path / "b.parquet"):
         assert names_and_reports(path) == ([], [f"{path} does not exist"])

@@ -84,27 +84,61 @@ const enlarge = (card) => {
   });
 };
 
+document.addEventListener("click", ({ target }) => {
+  if (getSelection().isCollapsed && target.closest(".stage, .enlarge")) enlarge(target.closest(".item"));
+});
+
 // As `csv_text` of captioner/tables.py: a spreadsheet runs no formula of a photo's name.
 const asText = (cell) => cell.replace(/^'*[=+\-@]/, (start) => `'${start}`).replaceAll('"', '""');
 const csvRow = (cells) => cells.map((cell) => `"${asText(cell)}"`).join() + "\n";
 
-// Captions that people write instead of the model's: one for each photo, by the photo's name.
-// given: those so far. table: name of their file. send: saves one on the server and returns all;
-// without it they are downloaded. folder: of the photos, before their names.
+// An option of a select: a language by its name in that language.
+export const languageOption = (tag) => {
+  let name = tag === "und" ? say("Another language") : tag;
+  try {
+    if (tag !== "und") name = new Intl.DisplayNames([tag], { type: "language" }).of(tag);
+  } catch {
+    // The browser does not know the tag, which then stands for itself.
+  }
+  return new Option(name, tag);
+};
+
+// The language whose function words a text has most of; that of the photo's caption if it has none.
+const languageOf = (text, tag) => {
+  const words = text.toLowerCase().split(/[^\p{L}’']+/u);
+  let most = 0, best = tag;
+  for (const [language, known] of Object.entries(tag in FUNCTION_WORDS ? FUNCTION_WORDS : {})) {
+    const count = words.filter((word) => known.includes(word)).length;
+    if (count > most || (count === most && language === tag)) [most, best] = [count, language];
+  }
+  return best;
+};
+
+// Captions that people write instead of the model's: rows of image, caption, language, photo_digest.
+// given: those so far. table: name of their file. send: saves one on the server and returns its row;
+// without it they are downloaded. folder: of the photos, before their names. languages: further ones
+// to choose from. The server knows a photo by its digest, or by its name in a row that has none.
 // Returns `show`, which shows the caption of a card's photo.
-export const startEdits = ({ given = {}, table = "edits.csv", send = null, folder = "" } = {}) => {
-  let edits = new Map(Object.entries(given));
+export const startEdits = (
+  { given = [], table = "edits.csv", send = null, folder = "", languages = [] } = {}) => {
+  const keyOf = ({ image, photo_digest }) => send ? photo_digest || image : `${image}\n${photo_digest}`;
+  const edits = new Map(given.map((row) => [keyOf(row), row]));
   let isSaved = true;
   const opener = document.getElementById("show-edits");
-  const nameOf = (card) => card.querySelector("figcaption").dataset.image;
+  const photoOf = (card) => {
+    const { image, digest = "" } = card.querySelector("figcaption").dataset;
+    return { image, photo_digest: digest };
+  };
+  const editOf = (photo) => edits.get(keyOf(photo)) ?? edits.get(photo.image);
 
   const show = (card) => {
-    const text = edits.get(nameOf(card));
+    const edit = editOf(photoOf(card));
     card.querySelector(".person")?.remove();
-    card.classList.toggle("edited", Boolean(text));
-    if (!text) return;
-    const person = element("p", text, card.querySelector(".result"), "person");
+    card.classList.toggle("edited", Boolean(edit));
+    if (!edit) return;
+    const person = element("p", edit.caption, card.querySelector(".result"), "person");
     person.dir = "auto";
+    person.lang = edit.language;
     person.dataset.note = say("your words");
     card.querySelector(".captions").before(person);
   };
@@ -115,15 +149,14 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
     document.querySelectorAll(".item[data-state=done]").forEach(show);
   };
 
-  // Without a text, the photo has the model's caption again.
-  const keep = async (image, text) => {
-    if (send) {
-      edits = new Map(Object.entries(await send(image, text)));
-    } else {
-      if (text) edits.set(image, text);
-      else edits.delete(image);
-      isSaved = edits.size === 0;
-    }
+  // Without a caption, the photo has the model's again.
+  const keep = async (photo, caption, language) => {
+    const edit = { ...photo, caption, language };
+    const row = send ? await send(edit) : edit;
+    edits.delete(photo.image); // A row without a digest.
+    if (row.caption) edits.set(keyOf(row), row);
+    else edits.delete(keyOf(photo));
+    isSaved = Boolean(send) || edits.size === 0;
     refresh();
   };
 
@@ -131,14 +164,21 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
   const open = (card, caption, word) => {
     if (card.querySelector(".editor")) return card.querySelector(".editor").focus();
     const words = caption.querySelector(".words");
-    const before = edits.get(nameOf(card)) ?? words.textContent.trim();
+    const edit = editOf(photoOf(card)), tag = edit?.language || words.lang || "en";
+    const before = edit?.caption ?? sentenceOf(words);
     const editor = document.createElement("textarea");
     Object.assign(editor, { className: "editor", rows: 2, value: before, dir: "auto", enterKeyHint: "done" });
     editor.setAttribute("aria-label", say("Caption in your words"));
     const problem = document.createElement("p");
     problem.className = "problem";
     problem.setAttribute("role", "alert");
-    words.before(editor, problem);
+    const choice = document.createElement("select");
+    choice.className = "button";
+    choice.setAttribute("aria-label", say("Language"));
+    const tags = new Set([tag, ...Object.keys(FUNCTION_WORDS), ...languages]);
+    choice.append(...[...tags].map(languageOption));
+    let isChosen = Boolean(edit?.language);
+    words.before(editor, choice, problem);
     caption.classList.add("editing");
     editor.focus();
     editor.select();
@@ -154,8 +194,7 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
     const close = () => {
       isBusy = true;
       if (document.activeElement === editor) caption.querySelector(".edit").focus();
-      editor.remove();
-      problem.remove();
+      for (const part of [editor, choice, problem]) part.remove();
       caption.classList.remove("editing");
     };
     const release = () => card.dispatchEvent(new Event("release")); // Of the word that was clicked.
@@ -164,26 +203,34 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
       isBusy = true;
       release();
       try {
-        await keep(nameOf(card), editor.value.trim().replace(/\s+/g, " "));
+        await keep(photoOf(card), editor.value.trim().replace(/\s+/g, " "), choice.value);
         close();
       } catch (error) {
         problem.textContent = error.message;
         isBusy = false;
       }
     };
-    editor.addEventListener("keydown", (event) => {
+    editor.addEventListener("input", () => {
+      if (!isChosen) choice.value = languageOf(editor.value, tag);
+    });
+    choice.addEventListener("change", () => { isChosen = true; });
+    const onKey = (event) => {
       if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
       event.preventDefault();
       event.stopPropagation();
       if (event.key === "Enter") return finish();
       release();
       close();
-    });
-    editor.addEventListener("blur", () => { // What somebody typed is kept.
-      if (isBusy) return;
-      if (editor.value === before) close();
+    };
+    const onLeave = ({ relatedTarget }) => { // What somebody typed is kept.
+      if (isBusy || [editor, choice].includes(relatedTarget)) return;
+      if (editor.value === before && choice.value === tag) close();
       else finish();
-    });
+    };
+    for (const part of [editor, choice]) {
+      part.addEventListener("keydown", onKey);
+      part.addEventListener("blur", onLeave);
+    }
   };
 
   document.addEventListener("click", (event) => {
@@ -193,7 +240,6 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
     const sentence = event.target.closest(".words:has(.word), .person");
     const isEdited = event.target.closest(".edit") || (sentence && (byMouse(event) || !event.target.closest(".word")));
     if (isEdited) open(card, caption, event.target.closest(".word"));
-    else if (event.target.closest(".stage, .enlarge")) enlarge(card);
   });
   addEventListener("beforeunload", (event) => { if (!isSaved) event.preventDefault(); });
 
@@ -205,12 +251,13 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
     dialog.replaceChildren();
     element("h2", say("Your captions"), dialog).id = "edits-title";
     const rows = element("ul", "", dialog, "edits");
-    for (const [image, text] of edits) {
+    for (const edit of edits.values()) {
+      const { image, caption, language, photo_digest } = edit;
       const row = element("li", "", rows);
       element("span", image, row, "file");
-      element("span", text, row).dir = "auto";
+      Object.assign(element("span", caption, row), { dir: "auto", lang: language });
       const remove = buttonOf(say("Remove"), row, "link", async () => {
-        await keep(image, "").catch((error) => { row.append(error.message); });
+        await keep({ image, photo_digest }, "", language).catch((error) => { row.append(error.message); });
         if (edits.size) list();
         else dialog.close();
       });
@@ -228,8 +275,9 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
     const ways = element("div", "", dialog, "ways");
     if (!send) {
       buttonOf(say("Download {}", table), ways, "button primary", () => {
-        const rows = [...edits].map(([image, text]) => csvRow([folder + image, text]));
-        save(new Blob([csvRow(["image", "caption"]), ...rows]), table);
+        const names = ["image", "caption", "language", "photo_digest"];
+        const rows = [...edits.values()].map((edit) => ({ ...edit, image: folder + edit.image }));
+        save(new Blob([csvRow(names), ...rows.map((row) => csvRow(names.map((name) => row[name])))]), table);
         isSaved = true;
       });
     }
@@ -241,6 +289,41 @@ export const startEdits = ({ given = {}, table = "edits.csv", send = null, folde
   });
   refresh();
   return { show };
+};
+
+// Shows the photos of a gallery that have all words of the search, are in the album that is chosen, and
+// are not sure. An album is what a heading stands above, which hides with its photos.
+export const startFilter = (gallery) => {
+  const [search, albums, unsure, nothing] = ["search", "albums", "unsure", "nothing"]
+    .map((id) => document.getElementById(id));
+  const names = [...gallery.querySelectorAll("h2")].map((heading) => heading.textContent);
+  albums?.append(...names.map((name) => new Option(name)));
+  if (albums) albums.hidden = names.length < 2;
+  if (search.form.matches(".controls")) search.hidden = gallery.children.length < 2;
+  const grow = () => gallery.classList.toggle("many", gallery.children.length > 6);
+  new MutationObserver(grow).observe(gallery, { childList: true });
+  grow();
+
+  const textOf = (card) =>
+    [...card.querySelectorAll(".person, .words, .file")].map(sentenceOf).join(" ").toLowerCase();
+  const filter = () => {
+    const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let heading = null, count = 0;
+    for (const each of gallery.children) {
+      if (each.matches("h2")) heading = each;
+      each.hidden = each === heading;
+      if (each.hidden) continue;
+      const isInAlbum = !albums?.value || heading?.textContent === albums.value;
+      const isDoubtful = !unsure?.checked || each.matches(":not(.edited):has(.doubt:not(:empty))");
+      each.hidden = !isInAlbum || !isDoubtful || !wanted.every((word) => textOf(each).includes(word));
+      if (each.hidden) continue;
+      count += 1;
+      if (heading) heading.hidden = false;
+    }
+    nothing.textContent = count ? "" : say("Nothing found.");
+  };
+  for (const each of [search, albums, unsure]) each?.addEventListener("input", filter);
+  search.form.addEventListener("submit", (event) => event.preventDefault());
 };
 
 // On narrow screens a button shows the other controls.

@@ -1,24 +1,35 @@
-// The exported page: hands its data to the viewer, which stands in front of this in one script.
+// The exported page: hands its photos to the viewer, which stands in front of this in one script.
 
-const data = JSON.parse(document.getElementById("data").textContent);
-const slider = document.getElementById("strength");
-const percent = document.getElementById("strength-shown");
-slider.addEventListener("input", () => { percent.textContent = slider.value + " %"; });
-document.querySelector(".controls").addEventListener("submit", (event) => event.preventDefault());
-const viewer = captionViewer(data.unit, slider);
-data.items.forEach((item, number) => viewer.add(document.getElementById("item-" + number), item));
+const gallery = document.querySelector(".gallery");
+const slider = document.getElementById("strength") // A plain page has none, and no edits.
+  ?? Object.assign(document.createElement("input"), { value: gallery.dataset.strength });
+const viewer = captionViewer(Number(gallery.dataset.unit), slider);
+const cards = [...gallery.querySelectorAll(".item")];
 
-const search = document.getElementById("search");
-const articles = [...document.querySelectorAll(".item")];
-search.addEventListener("input", () => {
-  const wanted = search.value.toLowerCase().split(/\s+/);
-  for (const article of articles) {
-    const captions = [...article.querySelectorAll(".person, .words, .file")];
-    const text = captions.map((part) => part.textContent).join(" ").toLowerCase();
-    article.hidden = !wanted.every((word) => text.includes(word));
+// A photo stands in a noscript element until it is near the window: thousands would load for a minute.
+const reveal = (card) => {
+  const hidden = card.querySelector("noscript");
+  if (hidden) hidden.outerHTML = hidden.textContent;
+};
+const near = new IntersectionObserver((entries) => {
+  for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
+    near.unobserve(target);
+    reveal(target);
   }
-});
-
-// Photos are named from the page's folder. A page in a file knows it: the table may lie anywhere.
-const path = decodeURIComponent(new URL(".", location).pathname).replace(/^\/(?=[A-Z]:)/i, "");
-startEdits({ folder: location.protocol === "file:" ? path : "" });
+}, { rootMargin: "100%" });
+for (const card of cards) {
+  near.observe(card);
+  viewer.add(card, () => {
+    reveal(card);
+    return JSON.parse(card.dataset.maps);
+  });
+}
+addEventListener("beforeprint", () => cards.forEach(reveal));
+startFilter(gallery);
+const percent = document.getElementById("strength-shown");
+if (percent) {
+  slider.addEventListener("input", () => { percent.textContent = slider.value + " %"; });
+  // Photos are named from the page's folder. A page in a file knows it: the table may lie anywhere.
+  const path = decodeURIComponent(new URL(".", location).pathname).replace(/^\/(?=[A-Z]:)/i, "");
+  startEdits({ folder: location.protocol === "file:" ? path : "" });
+}

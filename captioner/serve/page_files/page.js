@@ -102,9 +102,9 @@ const add = async (root, file) => {
     state.textContent = "";
     await picture.decode();
     const [rows, columns] = REGION.map_shape;
-    viewer.add(root, {
+    viewer.add(root, () => ({
       region, rows, columns, captions: [caption.maps.map((map) => Array.from(map))],
-    });
+    }));
     root.dataset.state = "done";
     edited.show(root);
   } catch (error) {

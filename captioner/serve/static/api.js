@@ -95,11 +95,10 @@ export const overlay = async (files, captions, format, strength) => {
 
 const JSON_HEADERS = { "Content-Type": "application/json" };
 
-// Saves a person's caption of a photo; without one, removes it. Returns all, by their photos.
-export const saveEdit = async (image, caption) => {
-  const body = JSON.stringify({ image, caption });
-  const answer = await request("api/edits", { method: "POST", headers: JSON_HEADERS, body });
-  return (await answer.json()).captions;
+// Saves a person's caption of a photo; without one, removes it. Returns its row of the table.
+export const saveEdit = async (edit) => {
+  const body = JSON.stringify(edit);
+  return (await request("api/edits", { method: "POST", headers: JSON_HEADERS, body })).json();
 };
 
 // Translates sentences, as many at a time as a request may have.

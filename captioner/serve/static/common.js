@@ -1,6 +1,6 @@
 // Helpers shared by both tabs.
 
-import { save, say } from "./viewer.js";
+import { save } from "./viewer.js";
 
 const errorMessage = document.getElementById("error-message");
 const announcements = document.getElementById("announcements");
@@ -42,17 +42,6 @@ export const range = (id, write, changed = () => {}) => {
       update();
     },
   };
-};
-
-// An option of a select: a language by its name in that language.
-export const languageOption = (tag) => {
-  let name = tag === "und" ? say("Another language") : tag;
-  try {
-    if (tag !== "und") name = new Intl.DisplayNames([tag], { type: "language" }).of(tag);
-  } catch {
-    // The browser does not know the tag, which then stands for itself.
-  }
-  return new Option(name, tag);
 };
 
 export const cloneTemplate = (id) =>

@@ -13,18 +13,17 @@ const split = (text, start, end) => {
   return [text.slice(0, from), text.slice(from, to), text.slice(to)];
 };
 
-const DATA = ['<script id="data" type="application/json">', "</script>"];
-const MAIN = ['<main class="gallery">', "</main>"];
+const MAIN = ['<main class="gallery" data-unit="', "</main>"];
 
-const join = (pages) => {
-  const articles = pages.map((page) => split(page, ...MAIN)[1]).join("");
-  const items = pages.flatMap((page) => JSON.parse(split(page, ...DATA)[1]).items);
+// Its photos are the server's previews: their digests come from the answers.
+const join = (pages, items) => {
+  const [head, , foot] = split(pages[0], ...MAIN);
+  const parts = pages.map((page) => split(page, ...MAIN)[1]);
+  const start = parts[0].slice(0, parts[0].indexOf(">") + 1);
+  const articles = parts.map((part) => part.slice(start.length)).join("");
   let number = 0;
-  const numbered = articles.replace(/<article class="item" id="item-\d+"/g, () =>
-    `<article class="item" id="item-${number++}"`);
-  const [head, , rest] = split(pages[0], ...MAIN);
-  const [before, data, after] = split(rest, ...DATA);
-  return [head, numbered, before, JSON.stringify({ ...JSON.parse(data), items }), after];
+  const digest = () => `data-digest="${items[number++].answer.photo_digest ?? ""}"`;
+  return [head, start, articles.replace(/data-digest=""/g, digest), foot];
 };
 
 // The upload of a photo: the server's preview of it, which is as large as the page shows it.
@@ -54,5 +53,5 @@ export const pageOf = async (items, limits, strength) => {
     const captions = part.map((each) => each.captions);
     pages.push(await (await api.overlay(files, captions, "html", strength)).text());
   }
-  return new Blob(join(pages), { type: "text/html" });
+  return new Blob(join(pages, items), { type: "text/html" });
 };

@@ -5,7 +5,7 @@ import { startCamera } from "./camera.js";
 import { announce, cloneTemplate, saveJson, showError } from "./common.js";
 import { pageOf } from "./pages.js";
 import { settings } from "./settings.js";
-import { captionViewer, save, say, startEdits, writeWords } from "./viewer.js";
+import { captionViewer, save, say, startEdits, startFilter, writeWords } from "./viewer.js";
 
 const MAX_REQUESTS = 5; // concurrent requests; a browser has six connections
 const SETTING_DELAY_MS = 250; // wait after a changed setting before captioning again
@@ -24,8 +24,10 @@ export const startPhotos = (model) => {
   const results = find("results");
   const slider = find("strength");
   const viewer = captionViewer(1, slider);
-  const { captions: given, table } = model.edits ?? {};
-  const edits = startEdits({ given, table, send: model.edits && api.saveEdit });
+  const { edits: given, table } = model.edits ?? {};
+  const { languages } = model;
+  const edits = startEdits({ given, table, send: model.edits && api.saveEdit, languages });
+  startFilter(results);
   find("edits-promise").hidden = !model.edits;
   const search = settings(model, () => captionAllSoon());
   const items = []; // in page order
@@ -41,13 +43,14 @@ export const startPhotos = (model) => {
     find("settings").hidden = items.length === 0;
     find("all").hidden = items.length === 0;
     for (const name of ["downloads", "html", "json"]) find(`all-${name}`).hidden = done.length < 2;
-    find("clear").hidden = items.length < 2;
+    for (const name of ["clear", "filter"]) find(name).hidden = items.length < 2;
   };
 
   const captionRow = (item, caption, place) => {
     const row = cloneTemplate("caption-template");
     const words = row.querySelector(".words");
     words.lang = caption.language ?? "en";
+    words.dataset.text = caption.caption;
     writeWords(words, caption.words, caption.word_confidence);
     if (place === 0) {
       row.querySelector(".confidence").textContent = confidenceOf(caption);
@@ -75,12 +78,13 @@ export const startPhotos = (model) => {
     list.replaceChildren(...answer.captions.map((each, place) => captionRow(item, each, place)));
     const { width, height, region } = answer;
     const maps = answer.captions.map((each) => each.maps);
-    viewer.add(root, {
+    viewer.add(root, () => ({
       region: region.map((edge, side) => edge / (side % 2 ? height : width)),
       rows: maps[0][0].length,
       columns: maps[0][0][0].length,
       captions: maps.map((words) => words.map((map) => map.flat())),
-    });
+    }));
+    root.querySelector("figcaption").dataset.digest = answer.photo_digest ?? "";
     const best = answer.captions[0];
     const doubt = best.sure === false ? say("not sure") : "";
     announce(`${item.file.name}: ${best.caption}. ${confidenceOf(best)} ${doubt}`);
@@ -165,6 +169,7 @@ export const startPhotos = (model) => {
 
   const downloadOne = async (item, format, name) => {
     if (format === "json") return saveJson(withoutPreview(item), `${name}.json`);
+    if (format === "html") return save(await pageOf([item], model.limits, strength()), `${name}.html`);
     const captions = [item.answer.captions];
     save(await api.overlay([item.file], captions, format, strength()), `${name}.${format}`);
   };

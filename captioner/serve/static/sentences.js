@@ -1,8 +1,8 @@
 // The sentences tab: translations with their alignments.
 
 import * as api from "./api.js";
-import { announce, cloneTemplate, languageOption, range, saveJson, showError } from "./common.js";
-import { element, say } from "./viewer.js";
+import { announce, cloneTemplate, range, saveJson, showError } from "./common.js";
+import { element, languageOption, say } from "./viewer.js";
 
 const find = (id) => document.getElementById(id);
 

@@ -1,6 +1,7 @@
 // The search settings of the photos tab.
 
-import { languageOption, range } from "./common.js";
+import { range } from "./common.js";
+import { languageOption } from "./viewer.js";
 
 export const settings = (model, changed) => {
   const defaults = model.captioner.search;

@@ -1,0 +1,192 @@
+"""No signal is lost: not in callbacks whose errors Python ignores, nor while commands start."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no timer that signals")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+CALLBACKS = """
+import gc, os, signal, subprocess, sys, time, weakref
+from functools import partial
+from captioner.cli.program import run_program
+
+happen = lambda: None  # In every callback.
+
+class Object:
+    pass
+
+class Finalised:
+    def __del__(self):
+        happen()
+
+def finalise():
+    Finalised()
+
+def drop_a_weak_reference():
+    target = Object()
+    reference = weakref.ref(target, lambda _: happen())
+    del target
+
+def end_a_generator():
+    def generate():
+        try:
+            yield
+        finally:
+            happen()
+    next(generate())
+
+def collect():
+    collector = lambda phase, _: happen()
+    gc.callbacks.append(collector)
+    try:
+        gc.collect(0)
+    finally:
+        gc.callbacks.remove(collector)
+
+def fork():
+    pid = os.fork() or os._exit(0)
+    os.waitpid(pid, 0)
+
+def start_a_process():
+    subprocess.run(["true"], preexec_fn=int)
+
+is_hooked = False
+hook = lambda: is_hooked and happen()
+os.register_at_fork(before=hook, after_in_parent=hook)
+CALLBACKS = (finalise, drop_a_weak_reference, end_a_generator, collect, fork, start_a_process)
+"""
+
+
+def run_callbacks(program: str) -> subprocess.Popen[str]:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-c", CALLBACKS + program], text=True, **pipes)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_in_a_callback_ends_the_program(number: signal.Signals) -> None:
+    """Also SIGTERM where Ctrl-C is ignored, as `nohup` has it. Python still prints other errors,
+    but for those that an interrupt brings about."""
+    program = f"""
+number = signal.Signals({number:d})
+if number == signal.SIGTERM:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+def interrupt():
+    global happen
+    happen = lambda: None
+    signal.raise_signal(number)
+
+def main(callback):
+    global happen, is_hooked
+    happen, is_hooked = interrupt, True
+    callback()
+    time.sleep(5)
+    return 3
+
+for callback in CALLBACKS:
+    print(callback.__name__, run_program(partial(main, callback), "name"))
+handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+print(sys.unraisablehook is sys.__unraisablehook__, *map(int, handlers[1:]))
+happen = lambda: 1 / 0
+run_program(finalise)
+
+def main_with_an_object():
+    held = Finalised()
+    signal.raise_signal(signal.SIGTERM)
+
+print(run_program(main_with_an_object, "name"))
+"""
+    output, errors = run_callbacks(program).communicate(timeout=60)
+    names = ("finalise", "drop_a_weak_reference", "end_a_generator", "collect", "fork")
+    expected = [f"{name} 130" for name in (*names, "start_a_process")]
+    assert output.splitlines() == [*expected, "True 0 0", "130"]
+    interrupts, _, rest = errors.partition("Exception ignored in: <function Finalised.__del__")
+    assert interrupts == 6 * "name: interrupted\n"
+    assert rest.endswith("ZeroDivisionError: division by zero\nname: interrupted\n")
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
+def test_no_random_signal_is_lost(count: int) -> None:
+    """Of signals to a program that is in callbacks nearly all the time."""
+    program = f"""
+retries = 0
+
+def set_timer(which, seconds, set_timer=signal.setitimer):
+    global retries
+    retries += seconds > 0
+    set_timer(which, seconds)
+
+def happen():
+    end = time.monotonic() + 0.001
+    while time.monotonic() < end:
+        pass
+
+def main():
+    print("begins", flush=True)
+    for _ in range(2000):
+        for callback in CALLBACKS:
+            callback()
+    return 3
+
+signal.setitimer, is_hooked = set_timer, True
+for _ in range({count}):
+    print(run_program(main, "name"), flush=True)
+print(retries)
+"""
+    draw, process = random.Random(count), run_callbacks(program)
+    for _ in range(count):
+        assert process.stdout.readline() == "begins\n"
+        time.sleep(draw.uniform(0, 0.03))
+        process.send_signal(draw.choice(SIGNALS))
+        assert process.stdout.readline() == "130\n"
+    retries = int(process.stdout.readline())
+    _, errors = process.communicate(timeout=60)
+    assert errors == count * "name: interrupted\n"
+    assert retries >= count / 2  # So often a callback swallowed one.
+
+
+START = """
+import os, signal, sys
+from captioner.__main__ import start
+
+class Finder:
+    def find_spec(name, *_):
+        if name == moment:
+            signal.raise_signal(signal.SIGINT)
+
+moment = sys.argv.pop(1)
+sys.meta_path.insert(0, Finder)
+print("starts", flush=True)
+sys.exit(start())
+"""
+INTERRUPTED = "captioner: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    "module", ["captioner.cli.main", "argparse", "captioner.cli.caption", "pydantic.types", "numpy"]
+)
+def test_an_interrupt_while_a_module_is_imported(module: str) -> None:
+    command = [sys.executable, "-c", START, module, "caption", "--demo"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (130, INTERRUPTED)
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(60, marks=pytest.mark.slow)])
+def test_an_interrupt_at_any_moment_of_starting(count: int) -> None:
+    command = [sys.executable, "-c", START, "-", "caption", "--demo"]
+    for number in range(count):
+        pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+        with subprocess.Popen(command, text=True, **pipes) as process:
+            assert process.stdout.readline() == "starts\n"
+            time.sleep(0.002 + 0.5 * number / count)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (130, INTERRUPTED)
