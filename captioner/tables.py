@@ -3,10 +3,10 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice, zip_longest
-from typing import Any
+from typing import Any, TextIO
 
 from captioner.errors import on_a_line, refuse_missing
 from captioner.files import atomic_path, refuse_os_errors
@@ -29,12 +29,18 @@ def csv_text(
 
     An apostrophe precedes a text that is a formula to a spreadsheet, which could run programs.
     """
-    columns = columns or list(records[0])
     table = io.StringIO()
-    writer = csv.writer(table, delimiter=delimiter, lineterminator="\n")
+    write_csv(table, records, columns or list(records[0]), delimiter)
+    return table.getvalue()
+
+
+def write_csv(
+    file: TextIO, records: Iterable[Mapping[str, object]], columns: Sequence[str], delimiter: str
+) -> None:
+    """Write what `csv_text` gives."""
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_as_text(record.get(name)) for name in columns] for record in records)
-    return table.getvalue()
 
 
 def _as_text(value: object) -> object:

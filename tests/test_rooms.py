@@ -31,8 +31,8 @@ EDGES = {
     "runs": "attention text vision decoding render models backends caption translate loading data "
     "training evaluation",
     "serve": "data text vision decoding render backends caption translate",
-    "cli": "text vision decoding render models backends caption translate loading data outputs "
-    "training evaluation runs serve",
+    "cli": "text vision decoding render models backends caption translate loading library data "
+    "outputs training evaluation runs serve",
 }
 """The rooms that each room imports, besides itself and the modules beside the rooms."""
 

@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -17,13 +18,14 @@ from captioner.errors import UserError, on_a_line
 from captioner.files import UNMARKED_WIDE, as_utf8, decode_text
 from captioner.loading import LANGUAGES
 from captioner.model_folders import DEMO_PHOTO, pinned
-from captioner.outcomes import Failed
-from captioner.outputs.options import OutputOptions
+from captioner.outputs.options import CaptionSource, OutputOptions
 from captioner.schema import choices
 from captioner.text.languages import ENGLISH, is_english, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
+    from captioner.outcomes import Failed
+    from captioner.outputs.record import PhotoRecord
     from captioner.vision.images import ImageSource
 
 
@@ -33,7 +35,7 @@ _FIELDS = {
     if field.description
 }
 """Of the options in the group of outputs."""
-_GIVEN = ("xmp", "decoding_seconds", "calibration", *_FIELDS)
+_GIVEN = ("xmp", "output", "decoding_seconds", *_FIELDS)
 
 
 def add_commands(commands: shared.Commands) -> None:
@@ -51,6 +53,8 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_search(parser, SearchOptions)
     add = shared.add_group(parser, "output")
     add_outputs(add, _FIELDS)
+    about = "an output of another package, such as alt=alt.csv; see extending.md"
+    add("--output", "NAME=PATH", about, action="append", default=[])
     shared.add_machine(parser, "photos in a batch", 16)
     about = "limit for decoding a large or slow photo (default: 20)"
     shared.add_option(parser, "--decoding-seconds", "SECONDS", about, type=shared.positive)
@@ -70,18 +74,24 @@ def add_outputs(add: shared.Add, names: Iterable[str]) -> None:
 
 def output_options(arguments: argparse.Namespace) -> OutputOptions:
     """The options that say where captions go."""
-    given = {name: getattr(arguments, name) for name in _GIVEN}
+    return OutputOptions(**{name: getattr(arguments, name) for name in _GIVEN})
+
+
+def caption_source(arguments: argparse.Namespace) -> CaptionSource:
+    """The options that say where captions come from."""
     tag = language_tag(arguments.language or ENGLISH, "--language")
+    given: dict[str, str | None] = {}
     if not is_english(tag):
         packaged = LANGUAGES.get(tag.partition("-")[0])
-        given |= {"language": tag, "translator": arguments.translator or packaged}
+        given = {"language": tag, "translator": arguments.translator or packaged}
         if arguments.given is not None:
             raise UserError("--given is scored in English: leave out --language")
     elif arguments.translator:
         raise UserError("--translator needs --language, and another one than en")
     search = {name: getattr(arguments, name) for name in SearchOptions.model_fields}
     search = {name: value for name, value in search.items() if value is not None}
-    return OutputOptions(model=pinned(arguments.model), search=search, **given)
+    model, calibration = pinned(arguments.model), arguments.calibration
+    return CaptionSource(model=model, calibration=calibration, search=search, **given)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -95,40 +105,52 @@ def run(arguments: argparse.Namespace) -> int:
     """
     paths, standard_input = _read_paths(arguments)
 
-    from captioner.outcomes import in_background
-    from captioner.outputs.descriptions import SHARED
-    from captioner.outputs.outputs import FAILURES, opened_outputs
+    from captioner.library import SHARED
+    from captioner.outputs.outputs import opened_outputs
     from captioner.progress import counted_by, progress_bar
     from captioner.vision.images import ignore
     from captioner.vision.shards import find_photos
 
-    options = output_options(arguments)
+    options, source = output_options(arguments), caption_source(arguments)
     photos, failures = find_photos(paths, note=ignore if options.quiet else report)
+    if options.prune and failures:  # Such as a folder without photos, whose disk is not mounted.
+        raise UserError(f"{failures[0]}: --prune would drop records of photos that may be there")
     if standard_input is not None:
         photos["-"] = standard_input
     if arguments.null:  # Any file name is printed as it is.
         assert isinstance(sys.stdout, io.TextIOWrapper)
         sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
     is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
-    with opened_outputs(options, photos, report) as outputs:
+    with opened_outputs(options, photos, report, source) as outputs:
         if outputs.finished and not options.quiet:
             report(f"{len(outputs.finished):,} of {len(photos):,} photos are captioned already")
-        items = chain(failures, _captions(arguments, options, outputs.remaining))
-        has_bar = len(outputs.remaining) > arguments.batch_size and not options.quiet
-        prints = _prints(options, has_bar)
         total = len(failures) + len(outputs.remaining)
+        has_bar = total > arguments.batch_size and not options.quiet
+        prints = _prints(options, has_bar)
+        captions = chain(failures, _captions(arguments, source, outputs.remaining))
+        counts: Counter[str] = Counter()
         with progress_bar("captioning", total, "photos", shown=has_bar) as progress:
-            drawn = in_background(outputs.draw, items, outputs.workers)
-            for each in counted_by(progress, drawn):
+            for record in counted_by(progress, outputs.write(captions)):
+                is_new = record.image not in outputs.finished  # Or captioned again for its maps.
                 with progress.external_write_mode():
-                    is_new = each.item.name not in outputs.finished
-                    if prints and is_new and not isinstance(each.item, Failed):
-                        print_captions(each.item, arguments, is_alone)
-                    if (reason := outputs.add(each)) and reason != SHARED:
-                        report(reason)
-    if outputs.counts.total() and len(photos) + len(failures) > 1 and not options.quiet:
-        report(outputs.summary())
-    return 2 if any(outputs.counts[outcome] for outcome in FAILURES) else 0
+                    if prints and record.made and is_new:
+                        print_captions(record, arguments, is_alone)
+                    if record.error and record.error != SHARED:
+                        report(record.error)
+                if is_new or record.error:
+                    counts[record.outcome] += 1
+                    counts["not sure"] += record.outcome == "captioned" and record.sure is False
+    if counts and len(photos) + len(failures) > 1 and not options.quiet:
+        report(_summary(counts))
+    return 2 if counts["unreadable"] or counts["not written"] else 0
+
+
+def _summary(counts: Counter[str]) -> str:
+    """How many photos were captioned, and how many were not; each counts once."""
+    unsure = f" ({counts['not sure']:,} not sure)" if counts["not sure"] else ""
+    others = ("kept a person's words", "unreadable", "not written")
+    parts = [f"{counts[name]:,} {name}" for name in others if counts[name]]
+    return ", ".join([f"{counts['captioned']:,} captioned{unsure}", *parts])
 
 
 def _prints(options: OutputOptions, has_bar: bool) -> bool:
@@ -143,39 +165,34 @@ def _prints(options: OutputOptions, has_bar: bool) -> bool:
 
 
 def _captions(
-    arguments: argparse.Namespace, options: OutputOptions, photos: Mapping[str, ImageSource]
+    arguments: argparse.Namespace, source: CaptionSource, photos: Mapping[str, ImageSource]
 ) -> Iterator[Caption | Failed]:
-    """Load the models, unless there are no photos, and caption; of equal photos, one."""
+    """Load the models, unless there are no photos, and caption."""
     if not photos:
         return iter(())
 
     from captioner.backends.protocol import new_generator
     from captioner.caption.captioner import caption_photos, explain_photos
     from captioner.loading import load
-    from captioner.outputs.library import captioned_once
 
     machine = shared.machine(arguments, arguments.sample)
-    model = load(options.model, **machine, calibration=options.calibration)
-    search = model.search.override(**options.search)
+    model = load(source.model, **machine, calibration=source.calibration)
+    search = model.search.override(**source.search)
     new_generator(model.backend, search)  # Refuses options before a photo is read.
-    translate = model.translation(options.language, search, arguments.translator)
-    seconds, size = options.decoding_seconds, arguments.batch_size
-
-    def caption(once: Mapping[str, ImageSource]) -> Iterator[Caption | Failed]:
-        if arguments.given is not None:
-            given = [arguments.given] * len(once)
-            return explain_photos(model, [*once.items()], given, size, seconds, report)
-        return caption_photos(model, once.items(), search, size, translate, seconds, note=report)
-
-    return captioned_once(photos, caption)
+    translate = model.translation(source.language, search, arguments.translator)
+    seconds, size = arguments.decoding_seconds, arguments.batch_size
+    if arguments.given is not None:
+        given = [arguments.given] * len(photos)
+        return explain_photos(model, [*photos.items()], given, size, seconds, report)
+    return caption_photos(model, photos.items(), search, size, translate, seconds, note=report)
 
 
-def print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:
+def print_captions(record: PhotoRecord, arguments: argparse.Namespace, is_alone: bool) -> None:
     """Print its lines; the doubt of a single caption of the only photo is reported."""
     from captioner.outputs.lines import caption_lines
 
-    assert caption.name is not None
-    path = caption.name if arguments.null else on_a_line(caption.name)
+    caption = record.to_caption()
+    path = record.image if arguments.null else on_a_line(record.image)
     if is_alone and caption.doubt and not (caption.alternatives or arguments.format):
         report(f"{path}: {caption.drawn_doubt}")
     for line in caption_lines(path, caption, is_alone, arguments.format):

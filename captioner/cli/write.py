@@ -8,9 +8,10 @@ from captioner.cli.caption import add_outputs
 from captioner.cli.program import report
 from captioner.errors import UserError
 from captioner.outputs.options import OutputOptions
+from captioner.text.languages import ENGLISH
 
-_SWITCHES = ("overwrite_descriptions", "dry_run")
-_FIELDS = ("keywords", "text", "embed", "format", "min_confidence", *_SWITCHES)
+_SWITCHES = ("overwrite_descriptions", "edited", "dry_run")
+_FIELDS = ("keywords", "text", "embed", "describe", "format", "min_confidence", *_SWITCHES)
 
 
 def add_commands(commands: shared.Commands) -> None:
@@ -19,7 +20,7 @@ def add_commands(commands: shared.Commands) -> None:
     parser, add = shared.add_parser(commands, run, usage, summary)
     add("table", "TABLE", "captions.jsonl, .csv or .parquet, edits.csv, or a file image,caption")
     add("--images", "FOLDER", "the photos (default: the working folder, or else the table's)")
-    add("--language", "TAG", "of people's captions whose rows name none (default: en)")
+    add("--language", "TAG", "of people's captions whose rows name none", default=ENGLISH)
     add_outputs(shared.add_group(parser, "output"), _FIELDS)
     usage, summary = "unwrite PATH ... [options]", "take out of photos what captioner wrote"
     parser, add = shared.add_parser(commands, run_unwrite, usage, summary)
@@ -38,11 +39,11 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from captioner.outputs.writing import write_captions
 
-    given = {name: getattr(arguments, name) for name in ("xmp", "language", *_FIELDS)}
-    options = OutputOptions(**given)
+    options = OutputOptions(**{name: getattr(arguments, name) for name in ("xmp", *_FIELDS)})
     if not options.describes_photos:
         raise UserError("name what to write: --xmp, --text or --embed")
-    return _end(write_captions(arguments.table, options, arguments.images, report))
+    table, images, language = arguments.table, arguments.images, arguments.language
+    return _end(write_captions(table, options, images, report, language))
 
 
 def run_unwrite(arguments: argparse.Namespace) -> int:

@@ -19,8 +19,11 @@ from captioner.files import (
     FolderNames,
     Json,
     JsonObject,
+    as_utf8,
+    decode_text,
     existing_path,
     folder_names,
+    opened_file,
     parse_json,
     read_text,
 )
@@ -225,8 +228,11 @@ def text_records(file: Path, problems: Problems, what: str = "table") -> _Record
     JSON with a list of rows, or with captions or rows by photo, as those of kohya's scripts; JSON
     lines, an object each; or a header and rows, separated by commas, semicolons, tabs or bars.
     """
+    if file.suffix.lower() == ".jsonl":  # Read line by line: it may have a million.
+        yield from _json_lines(file, what)
+        return
     text = read_text(file, what)
-    if file.suffix.lower() == ".jsonl" or is_json_lines(text):
+    if is_json_lines(text):
         yield from ((f"line {line}", parsed(content)) for line, content in numbered_lines(text))
     elif file.suffix.lower() == ".json" or text.lstrip().startswith(("[", "{")):
         document = parse_json(text, f"{what} {file}")
@@ -241,6 +247,18 @@ def text_records(file: Path, problems: Problems, what: str = "table") -> _Record
             raise UserError(f"{what} {file} is not a list of rows, and not captions by photo")
     else:
         yield from _of_csv(text, file, problems, what)
+
+
+def _json_lines(file: Path, what: str) -> _Records:
+    with opened_file(file, what) as content:
+        first = content.readline()
+        lines: Iterator[bytes] = chain([first], content)
+        if b"\0" in first:  # UTF-16, in which other bytes end a line.
+            lines = iter(as_utf8(first + content.read(), f"{what} {file}").split(b"\n"))
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                named = f"line {number} of {what} {file}"
+                yield f"line {number}", parsed(decode_text(line, named))
 
 
 def is_json_lines(text: str) -> bool:

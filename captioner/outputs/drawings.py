@@ -1,73 +1,132 @@
-"""Draws captions: panels, GIFs and word pictures of each photo, and its part of a page."""
+"""Sinks that draw: panels, GIFs and word pictures of each photo, and a page of all."""
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
 from captioner import files
-from captioner.caption.caption import DRAWN_SIDE, Caption
+from captioner.caption.caption import Caption
 from captioner.errors import UserError
-from captioner.outputs.options import OutputOptions, names_a_file
-from captioner.render.overlay import WORD_PICTURE, save_word_images
-from captioner.render.page import PageItem
-from captioner.vision.images import ImageSource, load_image
+from captioner.outputs.options import names_a_file
+from captioner.outputs.record import PhotoRecord
+from captioner.outputs.sink import Run, Sink
+from captioner.render.overlay import (
+    PICTURE_SUFFIXES,
+    WORD_PICTURE,
+    check_suffix,
+    save_word_images,
+)
+from captioner.render.page import PageItem, PageWriter
 
 
-class Drawings:
-    """Draws photos where options say, as large as drawings are: the model may see fewer pixels."""
+class Drawing(Sink):
+    """A file for each photo, or one of this name for a single photo."""
 
-    def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
-        for path in filter(names_a_file, filter(None, (options.overlay, options.gif))):
-            if (count := len(photos)) > 1:
+    option, suffix = "", ""
+    suffixes: tuple[str, ...] = ()
+
+    def __init__(self, path: str, run: Run) -> None:
+        super().__init__(path, run)
+        self._names = output_names(run.photos)
+        self._is_file = bool(self.suffix) and names_a_file(path)
+        if self._is_file:
+            check_suffix(path, self.suffixes)
+            if (count := len(run.photos)) > 1:
                 raise UserError(f"{path} is one file for {count} photos; give a folder, as maps/")
-        self._options = options
-        self._photos = photos
-        self._names = output_names(photos)
-        self._inputs = {files.real_path(photo) for photo in photos}
-        seconds = options.decoding_seconds
-        self._load = partial(load_image, sufficient_side=DRAWN_SIDE, decoding_seconds=seconds)
 
-    def on_photo(self, caption: Caption) -> Caption:
-        """The caption with its photo loaded, for `write` and `page_item`."""
-        assert caption.region is not None
-        return caption.of_photo(self._load(self._photos[caption.name or ""]), caption.region)
+    def files(self, photo: str) -> Mapping[str, str]:
+        """The photo's drawing."""
+        inside = os.path.join(self.path, self._names[photo] + self.suffix)
+        return {self.option: os.fspath(Path(self.path if self._is_file else inside))}
 
-    def files(self, photo: str) -> Iterator[tuple[str, Path]]:
-        """A photo's drawings, with their options."""
-        options, name = self._options, self._names[photo]
-        drawn = [("overlay", options.overlay, ".png"), ("gif", options.gif, ".gif")]
-        for option, path, suffix in [*drawn, ("words", options.words, "")]:
-            if path:
-                is_file = suffix and names_a_file(path)
-                yield option, Path(path) if is_file else Path(path, name + suffix)
+    def draw(self, record: PhotoRecord) -> None:
+        """Draw the caption, unless an earlier run did."""
+        if record.drawn and not (record.saved and self.has_files(record)):
+            for option, path in self.files(record.image).items():
+                self.write(record.drawn, path)
+                record.files = {**record.files, option: path}
 
-    def write(self, caption: Caption, option: str, path: Path) -> None:
-        """Write one of the `files` of a caption on its photo."""
-        strength = self._options.strength
-        if option == "overlay":
-            caption.overlay(path, _title(caption), strength)
-        elif option == "gif":
-            caption.gif(path, strength)
-        else:
-            with files.refuse_os_errors(f"cannot replace the pictures in {path}"):
-                for picture in path.glob("*_*"):  # Those of an earlier caption.
-                    is_photo = files.real_path(picture) in self._inputs
-                    if WORD_PICTURE.fullmatch(picture.name) and not is_photo:
-                        picture.unlink()
-            save_word_images(path, *caption.drawn(), strength)
+    def write(self, caption: Caption, path: str) -> None:
+        """Write a caption on its photo."""
+        raise NotImplementedError
 
-    def page_item(self, caption: Caption, by_person: str) -> PageItem:
-        """The part of a page for a photo, below which stands what a person says instead."""
-        name, title = caption.name or "", _title(caption)
-        page = caption.page_item(f"{title}: {by_person}" if by_person else title)
-        folder = os.path.dirname(self._options.html or "") or os.curdir
-        is_file = isinstance(self._photos[name], str)
-        path = Path(os.path.relpath(name, folder)).as_posix() if is_file else title
-        return replace(page, path=path, folder=os.path.dirname(self._names[name]))
+
+class Overlay(Drawing):
+    """A panel a word."""
+
+    option, suffix, suffixes = "overlay", ".png", PICTURE_SUFFIXES
+
+    def write(self, caption: Caption, path: str) -> None:
+        """Write the panels."""
+        caption.overlay(path, _title(caption), self.run.options.strength)
+
+
+class Gif(Drawing):
+    """A frame a word."""
+
+    option, suffix, suffixes = "gif", ".gif", (".gif",)
+
+    def write(self, caption: Caption, path: str) -> None:
+        """Write the animation."""
+        caption.gif(path, self.run.options.strength)
+
+
+class WordMaps(Drawing):
+    """A folder for each photo, with a JPEG a word."""
+
+    option = "words"
+
+    def write(self, caption: Caption, path: str) -> None:
+        """Write the pictures, in place of those of an earlier caption; photos stay."""
+        with files.refuse_os_errors(f"cannot replace the pictures in {path}"):
+            for picture in Path(path).glob("*_*"):
+                is_photo = files.real_path(picture) in self._inputs
+                if WORD_PICTURE.fullmatch(picture.name) and not is_photo:
+                    picture.unlink()
+        save_word_images(path, *caption.drawn(), self.run.options.strength)
+
+    @cached_property
+    def _inputs(self) -> set[str]:
+        return set(map(files.real_path, self.run.photos))
+
+
+class Page(Sink):
+    """One page of all photos, on which to point at words."""
+
+    needs_all = True
+
+    def __init__(self, path: str, run: Run) -> None:
+        super().__init__(path, run)
+        options = run.options
+        self._page = PageWriter(path, options.strength, options.title or "", options.plain)
+        self._names = output_names(run.photos)
+        self._drawn: dict[str, PageItem] = {}
+
+    def draw(self, record: PhotoRecord) -> None:
+        """Prepare the part of a photo, below which stands what a person says instead."""
+        if (caption := record.drawn) is None:
+            return
+        title, name = _title(caption), record.image
+        by_person = record.is_by_person and not caption.given
+        item = caption.page_item(f"{title}: {record.to_caption()}" if by_person else title)
+        address = Path(os.path.relpath(name, os.path.dirname(self.path) or os.curdir)).as_posix()
+        path = address if isinstance(self.run.photos[name], str) else title
+        folder = os.path.dirname(self._names[name])
+        digest = record.photo_digest
+        self._drawn[name] = replace(item, path=path, folder=folder, photo_digest=digest)
+
+    def add(self, record: PhotoRecord) -> None:
+        """Add the part."""
+        if item := self._drawn.pop(record.image, None):
+            self._page.add(item)
+
+    def close(self) -> None:
+        """Complete the page; without photos, one that is there stays."""
+        self._page.close()
 
 
 def _title(caption: Caption) -> str:

@@ -1,4 +1,4 @@
-"""Where captions go: options declared once, for Python and for `captioner caption`."""
+"""What captions come from and where they go: options declared once, for Python and commands."""
 
 import os
 from pathlib import Path
@@ -12,51 +12,52 @@ from captioner.files import JsonObject
 from captioner.outputs.lines import FIELDS, formatted
 from captioner.schema import Config, Probability, Text
 
-PLACES = ("xmp", "text", "embed")
-"""Beside photos, and in them."""
 
-
-def _text(value: str, about: str) -> Any:
+def _text(value: str, about: str, alias: str | None = None) -> Any:
     """A field for a text, which `value` stands for in the command's help."""
-    return Field(None, title=value, description=about)
+    return Field(None, title=value, description=about, alias=alias)
 
 
 def _switch(about: str) -> Any:
     return Field(False, description=about)
 
 
-class OutputOptions(Config):
-    """Where captions are written, in which form: options of `captioner caption --help`.
+class CaptionSource(Config):
+    """What captions come from: names or folders of models, and options of `SearchOptions`.
 
-    model, translator, language, search: where captions come from, for records: names or folders, a
-        tag (None is English), and the options of `SearchOptions` that replace the model's own.
-    calibration: file of the model's confidence.
-    decoding_seconds: limit for a photo, as `load_image` has it. xmp: for which program.
+    language: a tag; None is English. calibration: file of the model's confidence.
     """
-
-    model_config = ConfigDict(populate_by_name=True)  # `json` is a method of pydantic's.
 
     model: Text = "default"
     calibration: Text | None = None
     translator: Text | None = None
     language: Text | None = None
     search: JsonObject = Field(default_factory=dict)
+
+
+class OutputOptions(Config):
+    """Where captions are written, in which form: options of `captioner caption --help`.
+
+    decoding_seconds: limit for a photo, as `load_image` has it. xmp: for which program.
+    output: of sinks of other packages, `NAME=PATH` each.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)  # `json` is a method of pydantic's.
+
     decoding_seconds: float | None = Field(None, gt=0)
     xmp: Literal["lightroom", "digikam", "darktable"] | None = None
+    output: list[Text] = Field(default_factory=list)
     format: Text | None = _text("TEXT", "format of a line and of --text: 'sks style, {caption}'")
     quiet: bool = _switch("print nothing but errors")
-    json_file: Text | None = Field(
-        None,
-        alias="json",
-        title="FILE",
-        description="write captions, words and log-probabilities at the end",
-    )
+    json_file: Text | None = _text("FILE", "write captions, words and scores at the end", "json")
     jsonl: Text | None = _text("FILE", "the same, a line a photo, batch by batch")
+    jsonl_for: Literal["huggingface"] | None = _text("PROGRAM", "huggingface: for its datasets")
     csv: Text | None = _text("FILE", "write captions as a table at the end")
     parquet: Text | None = _text("FILE", "the same table as Parquet")
     csv_for: Literal["excel"] | None = _text("PROGRAM", "excel: tabs and UTF-16, for any language")
     resume: bool = _switch("keep what --jsonl has of unchanged photos, or --text alone")
     resume_any: bool = _switch("the same for captions of any model, language and search")
+    edited: bool = _switch("photos with people's captions that look different are the same, edited")
     prune: bool = _switch("resume, and drop records and own sidecars of photos that are gone")
     overwrite: bool = _switch("replace tables and drawings that are there already")
     overwrite_descriptions: bool = _switch("replace people's words, of which copies are kept")
@@ -65,6 +66,7 @@ class OutputOptions(Config):
     gif: Text | None = _text("PATH", "animate: a .gif, or a folder for many")
     html: Text | None = _text("FILE", "write a page on which to point at words")
     title: Text | None = _text("TEXT", "heading of the page of --html")
+    plain: bool = _switch("a page without doubt, percentages and buttons, to show")
     keywords: Literal["none", "nouns", "all"] = Field(
         "nouns", title="KIND", description="none, nouns that are sure, or all content words"
     )
@@ -72,7 +74,10 @@ class OutputOptions(Config):
     strength: Probability = Field(0.8, description="of the overlays, 0 to 1")
     text: bool = _switch("beside each photo, write the caption as photo.txt")
     embed: bool = _switch("write caption and keywords into the photos, by exiftool")
-    min_confidence: Probability = Field(0.0, description="describe no photo by a less sure caption")
+    describe: Literal["caption", "none"] = Field(
+        "caption", title="WHAT", description="none: --xmp and --embed write keywords alone"
+    )
+    min_confidence: Probability = Field(0.0, description="leave less sure captions out")
     dry_run: bool = _switch("say what --xmp, --text and --embed would write, and do not")
 
     @model_validator(mode="after")
@@ -81,28 +86,22 @@ class OutputOptions(Config):
         others = [self.parquet, self.html, self.overlay, self.gif, self.words, self.save_maps]
         if tables.count("-") > 1 or "-" in others:
             raise UserError("standard output takes one of --json, --jsonl and --csv, nothing else")
-        is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
-        if self.resumes and self.jsonl in (None, "-") and (self.prune or not is_text_alone):
+        written = (*tables, *others, *self.output, self.xmp, self.embed, self.prune, not self.text)
+        if self.resumes and self.jsonl in (None, "-") and any(written):
             raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
-        of_descriptions = (self.min_confidence, self.overwrite_descriptions, self.dry_run)
-        if any(of_descriptions) and not self.describes_photos:
-            names = "--min-confidence, --overwrite-descriptions and --dry-run"
+        if self.resumes and self.jsonl_for:
+            raise UserError("--jsonl-for huggingface gives no table to resume from")
+        if (self.overwrite_descriptions or self.dry_run) and not self.describes_photos:
+            names = "--overwrite-descriptions and --dry-run"
             raise UserError(f"{names} need --xmp, --text or --embed")
-        for name, needed in (("csv_for", "csv"), ("title", "html")):
+        if self.describe == "none" and (self.text or not self.describes_photos):
+            raise UserError("--describe none needs --xmp or --embed, and no --text")
+        needs = {"csv_for": "csv", "jsonl_for": "jsonl", "title": "html", "plain": "html"}
+        for name, needed in needs.items():
             if getattr(self, name) and not getattr(self, needed):
                 raise UserError(f"--{name.replace('_', '-')} needs --{needed}")
         if self.format:
             formatted(self.format, dict.fromkeys(FIELDS))  # Refuses what is no format.
-        from captioner.outputs.saved_maps import SUFFIXES
-        from captioner.render.overlay import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix
-
-        if self.html:
-            check_suffix(self.html, PAGE_SUFFIXES)
-        if self.save_maps:
-            check_suffix(self.save_maps, SUFFIXES)
-        for path, suffixes in ((self.overlay, PICTURE_SUFFIXES), (self.gif, (".gif",))):
-            if path and names_a_file(path):
-                check_suffix(path, suffixes)
         return self
 
     @property

@@ -1,50 +1,62 @@
-"""Attention maps of captions as numbers: a file for NumPy, or a Parquet table."""
+"""The sink of attention maps as numbers: a file for NumPy, or a Parquet table."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from zipfile import ZipFile
 
 import numpy as np
 
 from captioner.arrays import Array
-from captioner.caption.caption import Caption
 from captioner.files import atomic_path, refuse_os_errors
-from captioner.tables import parquet_table
-
-SUFFIXES = (".npz", ".parquet")
+from captioner.outputs.record import PhotoRecord
+from captioner.outputs.sink import Run, Sink
+from captioner.render.overlay import check_suffix
+from captioner.tables import parquet_table, pyarrow_library
 
 _TYPES = {"image": "string", "words": "string[]", "maps": "float[]", "shape": "int32[]"}
 
 
-@contextmanager
-def saved_maps(path: str) -> Iterator[Callable[[Caption], None]]:
-    """Yields a function that adds the maps of a caption; the file is complete at the end.
+class SavedMaps(Sink):
+    """The maps of the model's captions, as they come; the file is complete at the end.
 
     .npz: `names` (N,) of the photos, and of photo i `words_i` (T,) and `maps_i` (T, rows, columns).
     .parquet: a row a photo; `maps` are T * rows * columns floats, of this `shape`.
     """
-    if path.lower().endswith(".parquet"):
-        with parquet_table(path, _TYPES) as add_rows:
-            yield lambda caption: add_rows([_row(caption)])
-        return
-    names: list[str] = []
-    problem = f"cannot write {path}"
-    with atomic_path(path) as temporary, ZipFile(temporary, "w") as archive:
 
-        def write(name: str, array: Array) -> None:
-            with refuse_os_errors(problem), archive.open(f"{name}.npy", "w") as file:
-                np.lib.format.write_array(file, array)
+    needs_all = True
 
-        def add(caption: Caption) -> None:
-            write(f"words_{len(names)}", np.array(caption.words, str))  # (T,)
-            write(f"maps_{len(names)}", caption.attention)  # (T, rows, columns)
-            names.append(caption.name or "")
+    def __init__(self, path: str, run: Run) -> None:
+        super().__init__(path, run)
+        check_suffix(path, (".npz", ".parquet"))
+        if path.lower().endswith(".parquet"):
+            pyarrow_library()
+        self._names: list[str] = []
+        self._stack = ExitStack()
 
-        yield add
-        write("names", np.array(names, str))  # (N,)
+    def add(self, record: PhotoRecord) -> None:
+        """Write the maps of the caption that the model made; without any, a file there stays."""
+        if not (caption := record.made):
+            return
+        if not self._names and self.path.lower().endswith(".parquet"):
+            self._add_rows = self._stack.enter_context(parquet_table(self.path, _TYPES))
+        elif not self._names:
+            temporary = self._stack.enter_context(atomic_path(self.path))
+            self._archive = self._stack.enter_context(ZipFile(temporary, "w"))
+        maps = caption.attention  # (T, rows, columns)
+        if self.path.lower().endswith(".parquet"):
+            row = {"image": record.image, "words": list(caption.words), "shape": list(maps.shape)}
+            self._add_rows([{**row, "maps": maps.ravel()}])
+        else:
+            self._write(f"words_{len(self._names)}", np.array(caption.words, str))  # (T,)
+            self._write(f"maps_{len(self._names)}", maps)
+        self._names.append(record.image)
 
+    def _write(self, name: str, array: Array) -> None:
+        problem = f"cannot write {self.path}"
+        with refuse_os_errors(problem), self._archive.open(f"{name}.npy", "w") as file:
+            np.lib.format.write_array(file, array)
 
-def _row(caption: Caption) -> dict[str, object]:
-    maps = caption.attention
-    photo = {"image": caption.name, "words": list(caption.words)}
-    return {**photo, "maps": maps.ravel(), "shape": list(maps.shape)}
+    def close(self) -> None:
+        """Write the names, and complete the file."""
+        if self._names and not self.path.lower().endswith(".parquet"):
+            self._write("names", np.array(self._names, str))  # (N,)
+        self._stack.close()

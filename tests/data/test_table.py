@@ -136,9 +136,8 @@ def test_photos_that_captioner_failed_on_are_counted(tmp_path: Path, suffix: str
     options: dict[str, Any] = {suffix[1:]: str(file)}
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
     with opened_outputs(OutputOptions(**options), {}) as outputs:
-        for name in ("a.jpg", "b.jpg"):
-            outputs.add(outputs.draw(replace(caption, name=name)))
-        outputs.add(outputs.draw(Failed("c.jpg", "no photo")))
+        captions_ = [replace(caption, name=name) for name in ("a.jpg", "b.jpg")]
+        assert len([*outputs.write([*captions_, Failed("c.jpg", "no photo")])]) == 3
     images, problems = read(None, file, check_files=False)
     assert dict(captions(images)) == {"a.jpg": ("a dog",), "b.jpg": ("a dog",)}
     (note,) = problems.sentences

@@ -4,7 +4,6 @@ import json
 import shutil
 import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -98,27 +97,6 @@ def test_a_moved_photo_keeps_its_record_and_sidecar(
     assert {path.suffix for path in Path().iterdir()} == {"", ".jsonl"}
 
 
-def test_of_equal_photos_one_is_captioned(folder: Path, capsys: Output, monkeypatch: Patch) -> None:
-    shutil.copy("a.png", "c.png")
-    save_photo(Path("d.png"), 4)  # Of another size or pixels.
-    Path("e.jpg").write_bytes(b"none")
-    shutil.copy("e.jpg", "f.jpg")
-    sizes: list[int] = []
-    search = Captioner.caption_annotations
-
-    def counted(captions: Captioner, annotations: Any, *rest: Any) -> Any:
-        sizes.append(len(annotations))
-        return search(captions, annotations, *rest)
-
-    monkeypatch.setattr(Captioner, "caption_annotations", counted)
-    assert main([*CAPTION, ".", *TABLE]) == 2
-    assert sum(sizes) == 3
-    found = records()
-    assert found["a.png"]["caption"] == found["c.png"]["caption"]
-    assert found["c.png"]["files"] == {"xmp": "c.xmp"}
-    assert "f.jpg is not" in found["f.jpg"]["error"]
-
-
 def test_pruning_removes_what_captioner_alone_wrote(folder: Path, capsys: Output) -> None:
     for number, name in enumerate("cde"):
         save_photo(Path(f"{name}.png"), 10 + number)
@@ -137,8 +115,7 @@ def test_pruning_removes_what_captioner_alone_wrote(folder: Path, capsys: Output
         assert "o.jsonl keeps 4 records of photos that are gone" in capsys.readouterr().err
     assert main([*CAPTION, "e.png", *TABLE, "--prune"]) == 0
     printed = capsys.readouterr().err
-    assert "o.jsonl: 3 pruned records\n" in printed
-    assert "o.jsonl: 1 pruned sidecar\n" in printed
+    assert "o.jsonl: pruned 3 records and 1 sidecar\n" in printed
     assert "keeps 1 record of photos that are gone, d.png the first" in printed
     assert [*records()] == ["d.png", "e.png"]
     assert {*map(str, Path().glob("*.xmp"))} == {"b.xmp", "c.xmp", "d.xmp", "e.xmp"}

@@ -3,8 +3,8 @@
 import pytest
 
 from captioner.errors import UserError
-from captioner.outputs.options import OutputOptions
-from captioner.outputs.records import origin_of
+from captioner.outputs.options import CaptionSource, OutputOptions
+from captioner.outputs.origin import origin_of
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_tables_are_listed_by_option() -> None:
 
 
 def test_records_name_what_is_known_of_captions_from_python() -> None:
-    options = OutputOptions(language="de", search={"beam": 2})
-    origin = origin_of(options)
+    source = CaptionSource(language="de", search={"beam": 2})
+    origin = origin_of(source)
     assert ("translator" in origin, origin["search"]["beam"]) == (False, 2)
     with pytest.raises(UserError, match="unknown field 'beem'"):
-        origin_of(options.replace(search={"beem": 3}))
-    assert "digest" not in origin_of(options.replace(model="of my own"))
+        origin_of(source.replace(search={"beem": 3}))
+    assert "digest" not in origin_of(source.replace(model="of my own"))

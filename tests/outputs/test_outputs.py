@@ -19,7 +19,7 @@ from captioner.loading import load
 from captioner.outcomes import Failed
 from captioner.outputs.drawings import output_names
 from captioner.outputs.options import OutputOptions
-from captioner.outputs.outputs import Outputs
+from captioner.outputs.outputs import opened_outputs
 from captioner.tables import csv_text
 
 
@@ -62,13 +62,12 @@ def test_everything_is_written(folder: Path) -> None:
 def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> None:
     photos = {name: name for name in ("a.jpg", "b.jpg")}
     options = OutputOptions(json="out.json", jsonl="out.jsonl", csv="out.csv", csv_for="excel")
-    outputs = Outputs(options, photos)
-    for number, photo in enumerate(photos, start=1):
-        reason = f"{photo} is not an image"
-        assert outputs.add(outputs.draw(Failed(photo, reason))) == reason
-        assert len(lines("out.jsonl")) == number
-    assert not Path("out.json").exists()
-    outputs.finish()
+    failures = [Failed(photo, f"{photo} is not an image") for photo in photos]
+    with opened_outputs(options, photos) as outputs:
+        for number, record in enumerate(outputs.write(failures), start=1):
+            assert record.error == f"{record.image} is not an image"
+            assert len(lines("out.jsonl")) == number
+        assert not Path("out.json").exists()
     assert json.loads(Path("out.json").read_text()) == lines("out.jsonl")
     assert Path("out.csv").read_text(encoding="utf-16").replace("\t", ",") == (
         "image,rank,caption,log_probability,score,model,error\n"
@@ -276,6 +275,6 @@ def test_photos_gone_are_counted_and_spellings_are_one_photo(folder: Path, capsy
     assert after == [{**record, "image": name} for record, name in zip(before, names, strict=True)]
     Path(photos[1]).unlink()
     assert main([*CAPTION, photos[0], *resume]) == 0
-    gone = f"o.jsonl keeps 1 record of photos that are gone, {names[1]} the first; beside them"
-    assert f"{gone} stays what was written: 1 file\n" in capsys.readouterr().err
+    gone = f"o.jsonl keeps 1 record of photos that are gone, {names[1]} the first, and what was"
+    assert f"{gone} written beside them\n" in capsys.readouterr().err
     assert Path("two/b.xmp").exists()

@@ -83,7 +83,7 @@ def test_a_persons_own_file_is_written_in_its_language_and_written_again(
         done = "2 described" if caption == "Zwei Hunde" else "1 described, 1 described already"
         assert errors.endswith(f"captioner: 1 not written, {done}, 1 left out\n")
         assert packet("a.png").descriptions == [f"-{caption}"]
-        assert f'xml:lang="de">-{caption}<' in Path("a.xmp").read_text(encoding="utf-8")
+        assert packet("a.png").own_texts("language") == ["de"]
     Path("c.jsonl").write_text(
         '{"image": "a.png", "caption": "x", "words": 5, "model": "m", "log_probability": 1}\n'
     )
@@ -200,4 +200,4 @@ def test_photos_whose_pixels_stay_are_not_captioned_again(
     for _ in range(2):
         assert main(command) == 0
         assert "3 of 3 photos are captioned already" in capsys.readouterr().err
-        monkeypatch.setattr("captioner.outputs.json_lines.photo_digest", None)  # Once is enough.
+        monkeypatch.setattr("captioner.outputs.resume.photo_digest", None)  # Once is enough.

@@ -1,0 +1,53 @@
+"""What a sink is: one kind of output, to which each record of a run is given."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from captioner.outputs.options import OutputOptions
+from captioner.outputs.record import PhotoRecord
+from captioner.vision.images import ImageSource, Report
+
+
+@dataclass(frozen=True)
+class Run:
+    """What sinks know of a run. report: takes sentences for people."""
+
+    options: OutputOptions = field(default_factory=OutputOptions)
+    photos: Mapping[str, ImageSource] = field(default_factory=dict)
+    report: Report = print
+
+
+class Sink:
+    """One kind of output.
+
+    A `UserError` of `draw` or `add` is a problem of the photo alone: its record names it, and the
+    run goes on; one of a table ends the run.
+
+    path: the value of its option. needs_all: whether it takes captions with their maps of all
+    photos, also where a run resumes.
+    """
+
+    needs_all = False
+
+    def __init__(self, path: str, run: Run) -> None:
+        self.path = path
+        self.run = run
+
+    def files(self, photo: str) -> Mapping[str, str]:
+        """The files that it writes for a photo, by option."""
+        return {}
+
+    def has_files(self, record: PhotoRecord) -> bool:
+        """Whether the files of a photo are there, and its record has them."""
+        wanted = self.files(record.image).items()
+        return all(option in record.files and os.path.exists(path) for option, path in wanted)
+
+    def draw(self, record: PhotoRecord) -> None:
+        """Draw `record.drawn`, a caption on its photo; in any thread, before `add`."""
+
+    def add(self, record: PhotoRecord) -> None:
+        """Take a record; they come in order."""
+
+    def close(self) -> None:
+        """Write what is left, also when the run is interrupted."""
