@@ -4,6 +4,6 @@ Other rooms use these names alone; XMP, EXIF, IPTC, sidecars and exiftool stay b
 """
 
 from captioner.library.gate import SHARED, Library
-from captioner.library.words import Description, Places, Undone, Words, Written
+from captioner.library.words import Description, Places, Words, Written
 
-__all__ = ["SHARED", "Description", "Library", "Places", "Undone", "Words", "Written"]
+__all__ = ["SHARED", "Description", "Library", "Places", "Words", "Written"]

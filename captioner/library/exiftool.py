@@ -1,6 +1,8 @@
 """A process of exiftool, which reads and writes one photo after the other."""
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +20,16 @@ from captioner.errors import UserError
 TEMPORARY = ".embedded"
 """Suffix of temporary files beside photos; by that of a WebP, exiftool does not know its format."""
 
+TEXTS = (
+    "EXIF:ImageDescription",
+    "EXIF:XPComment",
+    "EXIF:UserComment",
+    "PNG:Description",
+    "Comment",
+)
+"""Places of descriptions beside XMP and IPTC; the first counts most."""
+_TAGS = (*TEXTS, "PNG:Description*", "EXIF:Make", "XMP", "IPTC:all", "FileType", "MIMEType")
+
 _SECONDS = 60  # For a photo; one of a gigabyte has 17 minutes more.
 _BYTES_A_SECOND = 1e6
 _READY = "{ready}\n"  # What exiftool prints after each photo.
@@ -29,10 +41,11 @@ class Exiftool:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._lock = Lock()
+        self.is_there = shutil.which("exiftool") is not None
 
     def check(self) -> None:
         """Raise `UserError` unless exiftool is there."""
-        if not shutil.which("exiftool"):
+        if not self.is_there:
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")
 
@@ -63,6 +76,22 @@ class Exiftool:
         if lines[-1] == _READY:
             return "".join(lines[:-1]).strip()
         return f"exiftool took more than {seconds:.0f} seconds" if is_late else "exiftool died"
+
+    def read(self, photo: Path) -> dict[str, list[str]]:
+        """The values of `_TAGS` in a photo, by group and name. Raises `UserError` without any."""
+        answer = self.run(photo, "-json", "-G0:4", "-a", "-b", *(f"-{tag}" for tag in _TAGS))
+        try:
+            (found,) = json.loads(answer, parse_int=str, parse_float=str)
+        except ValueError:
+            raise UserError(f"cannot read {photo}: {answer or 'exiftool says nothing'}") from None
+        values: dict[str, list[str]] = {}
+        for name, value in found.items():  # Such as "EXIF:Copy1:UserComment".
+            key = re.sub(r":Copy\d+|(?<=PNG:Description)-.*|.*:(?=Comment$)", "", name)
+            texts = map(str, value if isinstance(value, list) else [value])
+            values.setdefault(key, []).extend(texts)
+        if not values.get("File:MIMEType", [""])[0].startswith("image/"):
+            raise UserError(f"{photo} is not a photo that can be read")
+        return values
 
     def write(self, photo: Path, block: bytes | None, iptc: list[str], is_dry: bool) -> None:
         """Write a packet of XMP, None to leave it, b"" to remove it, and changes of IPTC.

@@ -2,10 +2,9 @@
 
 import mimetypes
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -18,8 +17,7 @@ from captioner.library.beside import ENDINGS, Beside
 from captioner.library.exiftool import TEMPORARY, Exiftool
 from captioner.library.following import follow
 from captioner.library.inside import Inside, read_inside
-from captioner.library.merge import OPTION, iptc_changes
-from captioner.library.words import Description, Places, Undone, Words, Written
+from captioner.library.words import OPTION, Description, Places, Words, Written
 from captioner.library.xmp import EXTENSION, MARK, Packet, Properties
 
 SHARED = "the file beside it would be of another photo, too, and was not written"
@@ -33,7 +31,7 @@ class Library:
 
     photos: all of a run, to find those that would share a sidecar or text: they get none.
     overwrite: replace people's words, of which copies are kept.
-    dry_run: change nothing; `Written.notes` and `Undone.notes` say what would change.
+    dry_run: change nothing; `Written.notes` say what would change.
     notes: sentences about the photos of the run, for people; said once.
 
     Raises `UserError` if `places.embed` and exiftool is not there.
@@ -44,25 +42,26 @@ class Library:
         places: Places = Places(),  # noqa: B008 (it is frozen)
         overwrite: bool = False,
         dry_run: bool = False,
-        photos: Iterable[str] = (),
+        photos: Collection[str] = (),
     ) -> None:
         self._places, self._overwrite, self._is_dry = places, overwrite, dry_run
         self._beside, self._exiftool = Beside(), Exiftool()
         if places.embed:
             self._exiftool.check()
-        self._remove_leftovers = lru_cache(16)(_remove_leftovers)
-        self.notes: list[str] = []
-        firsts, self._shared = dict[int, str](), dict[str, list[str]]()
+        if not dry_run:
+            ends = (*ENDINGS, TEMPORARY)
+            files.remove_leftovers(Path(name).with_suffix(end) for name in photos for end in ends)
+        firsts, self._shared, self.notes = dict[int, str](), set[str](), list[str]()
         for photo in photos:
             for option, path in self.files(photo).items():
                 first = firsts.setdefault(hash(path), photo)
                 if option != "embed" and files.real_path(first) != files.real_path(photo):
-                    self._shared.setdefault(path, [first]).append(photo)
-        for path, owners in [*self._shared.items()][:1]:
+                    self._shared.add(path)
+                    example = f"such as {path} of {first} and of {photo}; rename one"
+        if self._shared:
             count = f"{counted(len(self._shared), 'file')} not written"
-            example = f"such as {path} of {' and of '.join(owners)}"
             hint = ", or give --xmp-for digikam" if places.sidecar == "lightroom" else ""
-            self.notes = [f"{count}: it would be of several photos, {example}; rename one{hint}"]
+            self.notes = [f"{count}: it would be of several photos, {example}{hint}"]
 
     def __enter__(self) -> Self:
         return self
@@ -76,15 +75,12 @@ class Library:
 
         Raises `UserError` if a part cannot be read.
         """
-        packets, inside = self._found(Path(photo))
-        found = [
-            Description(text, "photo" if path == Path(photo) else "sidecar", writer)
+        packets, _ = self._found(Path(photo))
+        return [
+            Description(text, "sidecar" if path.suffix.lower() == ".xmp" else "photo", writer)
             for path, packet in packets.items()
             for text, writer in merge.described(packet).items()
         ]
-        known = {each.text for each in found}
-        others = [text for text in inside.texts if text not in known]
-        return [*found, *(Description(text, "photo", "person") for text in others)]
 
     def files(self, photo: str) -> Mapping[str, str]:
         """Where its words go, by option: `xmp`, `text`, `embed` (the photo itself)."""
@@ -110,34 +106,31 @@ class Library:
         """
         keywords = [*map(on_a_line, words.keywords)]
         words = replace(words, caption=on_a_line(words.caption), keywords=keywords)
-        done, path, places = Written(), Path(photo), self.files(photo)
-        packets, is_alone = dict[Path, Packet](), False
+        done, path, packets, is_alone = Written(), Path(photo), dict[Path, Packet](), False
         try:
-            self._start(path)
-            if places.keys() & {"xmp", "embed"} or mimetypes.guess_type(photo)[0] is None:
-                packets, inside = self._found(path)
-                is_alone = self._keeps_words(photo, inside, words, done)
+            kind = _kind_of(path)
+            if self._places.sidecar or self._places.embed or not kind:
+                packets, inside = self._found(path, self._places.embed)
+                is_alone = self._keeps_words(photo, packets, inside, words, done)
         except UserError as error:  # The unreadable part may be a person's words.
             done.problems.append(str(error))
-            places = {}
-        written: dict[str, str] = {}
-        for option, place in places.items():
+            return done
+        for option, place in self.files(photo).items():
             try:
                 if place in self._shared:
                     raise UserError(SHARED)
-                if option == "text" and words.caption:
-                    self._write_text(path, Path(place), words, own_texts, done)
-                elif option != "text":
+                if option != "text":
                     packet = packets.get(Path(place)) or Packet(None, place)
-                    self._write_xmp(Path(place), packet, words, is_alone, done)
-                if os.path.lexists(place):
-                    written[option] = place
+                    self._write_xmp(option, Path(place), packet, words, is_alone, done)
+                elif words.caption:
+                    self._write_text(path, Path(place), words, own_texts, done)
+                if os.path.lexists(place) and not self._is_dry:
+                    done.files[option] = place
             except UserError as error:
                 done.problems.append(str(error))
-        done.files = {} if self._is_dry else written
         return done
 
-    def undo(self, photo: str, words: Words | None = None) -> Undone:
+    def undo(self, photo: str, words: Words | None = None) -> Written:
         """Take out what captioner wrote and nobody changed since, in all places.
 
         The words of people that it had replaced come back.
@@ -145,7 +138,7 @@ class Library:
         words: what a table says was written for the photo: such a text goes, if a model wrote it,
             or if there is a copy of the one before.
         """
-        path, done = Path(photo), Undone()
+        path, done = Path(photo), Written()
         # The text before the XMP that says whose it is, which a kill may leave there.
         places = [("text", self._beside.text(path))]
         places += [("xmp", place) for place in chain(*self._beside.sidecars(path))]
@@ -154,18 +147,17 @@ class Library:
             done.problems.append(f"{photo} does not exist")
         for option, place in places:
             try:
-                self._start(path)
+                _kind_of(path)
                 if option == "text":
-                    gone = self._undo_text(path, place, words)
-                    done.is_text_left = not gone
-                else:
-                    gone = self._undo_xmp(place, option == "embed")
+                    self._undo_text(path, place, words, done)
+                elif MARK in files.read_bytes(place):
+                    packets, _ = self._found(path, is_embedded=option == "embed")
+                    packet = packets[place]
+                    gone = merge.undone(packet)
+                    if self._save(place, packet, gone.properties):
+                        done.count(option, place, gone.words, "lose" if self._is_dry else "")
             except UserError as error:
                 done.problems.append(str(error))
-                continue
-            if gone:
-                done.words[option] = gone
-                done.notes += self._would("lose", place, gone)
         return done
 
     def follow(self, moved: Mapping[str, str]) -> Sequence[str]:
@@ -185,58 +177,46 @@ class Library:
 
         It stays where another file has the photo's name, but for the ending.
         """
-        path, is_removed = Path(photo), False
-        if self._is_dry or os.path.lexists(path) or self._beside.namesakes(path):
-            return False
-        for sidecar in filter(os.path.isfile, chain(*self._beside.sidecars(path))):
-            with suppress(OSError, UserError):
-                if merge.is_own(_packet(sidecar)):
-                    sidecar.unlink()
-                    is_removed = True
-        return is_removed
+        places = chain(*self._beside.sidecars(Path(photo)))
+        is_kept = self._is_dry or self._beside.namesakes(Path(photo))
+        own = [] if is_kept else [path for path in places if path.is_file() and _is_own(path)]
+        for path in own:
+            path.unlink(missing_ok=True)
+        return bool(own)
 
-    def _start(self, photo: Path) -> None:
-        """Refuse what is no photo by its name, and remove what killed runs left beside it."""
-        kind = mimetypes.guess_type(photo.name)[0] or "image/"
-        if not kind.startswith("image/") and photo.suffix.lower() not in files.RAW_SUFFIXES:
-            raise UserError(f"{photo} is not a photo")
-        if not self._is_dry:
-            self._remove_leftovers(photo.parent)
-
-    def _found(self, photo: Path) -> tuple[dict[Path, Packet], Inside]:
-        """The packets of the sidecars and of the photo, by path, and what is in it elsewhere."""
+    def _found(self, photo: Path, is_embedded: bool = False) -> tuple[dict[Path, Packet], Inside]:
+        """The packets of the sidecars and of the photo, by path, and how it was read."""
         paths = filter(os.path.isfile, chain(*self._beside.sidecars(photo)))
         packets = {path: _packet(path) for path in paths}
-        packet, inside = self._found_inside(photo)
-        return packets | {photo: packet}, inside
-
-    def _found_inside(self, photo: Path) -> tuple[Packet, Inside]:
         with files.refuse_os_errors(f"cannot read {photo}"):
-            inside = read_inside(photo, self._exiftool)
+            inside = read_inside(photo, self._exiftool, is_embedded)
         name = f"the XMP of {photo}"
-        packet, *others = [Packet(content, name) for content in inside.packets or (None,)]
-        for other in others:
-            packet.add(other)
-        packet.properties |= inside.iptc
-        return packet, inside
+        for number, content in enumerate(inside.packets or [None]):
+            packets[photo / f"{number}" if number else photo] = Packet(content, name)
+        packets[photo].obstacle += "is in several parts" if len(inside.packets) > 1 else ""
+        packets[photo].properties |= inside.properties
+        return packets, inside
 
-    def _keeps_words(self, photo: str, inside: Inside, words: Words, done: Written) -> bool:
+    def _keeps_words(
+        self, photo: str, packets: Mapping[Path, Packet], inside: Inside, words: Words, to: Written
+    ) -> bool:
         """Whether a photo gets keywords alone: a person describes it, or may do so unseen."""
         if inside.problem:
             raise UserError(inside.problem)
-        others = ("person",) if words.by_person else ("person", "table")
-        described = [each.text for each in self.said(photo) if each.by in others]
-        kept = described[0] if described and words.caption and not self._overwrite else ""
-        if kept not in ("", words.caption):
-            done.kept = kept
-            done.notes.append(f"{photo} keeps its description {kept!r}; {OPTION} replaces it")
+        own = ("captioner", "table") if words.by_person else ("captioner",)
+        described = (
+            each for packet in packets.values() for each in merge.described(packet).items()
+        )
+        kept = next((text for text, writer in described if writer not in own), words.caption)
+        if kept != words.caption and words.caption and not self._overwrite:
+            to.kept = kept
+            to.notes.append(f"{photo} keeps its description {kept!r}; {OPTION} replaces it")
         elif inside.unseen:
-            kind = inside.unseen
-            done.notes.append(f"{photo} gets keywords alone: words in {kind} need exiftool")
-        return bool(done.kept or inside.unseen or not words.caption)
+            to.notes.append(f"{photo} gets keywords alone: words in {inside.unseen} need exiftool")
+        return bool(to.kept or inside.unseen or not words.caption)
 
     def _write_xmp(
-        self, place: Path, packet: Packet, words: Words, is_alone: bool, done: Written
+        self, option: str, place: Path, packet: Packet, words: Words, is_alone: bool, done: Written
     ) -> None:
         """Write into a sidecar, or into the photo."""
         merged = merge.merged(packet, words, self._overwrite, is_alone)
@@ -245,8 +225,8 @@ class Library:
             merged.properties[EXTENSION] = [("", suffix)]
         done.notes += [f"{place}: {note}" for note in merged.notes]
         if self._save(place, packet, merged.properties):
-            copy = f"captioner:before in {place}"
-            self._count(done, place, merged.words, [*dict.fromkeys(merged.replaced)], copy)
+            done.count(option, place, merged.words, "get" if self._is_dry else "")
+            done.replace(place, merged.replaced, f"captioner:before in {place}")
 
     def _write_text(
         self, photo: Path, place: Path, words: Words, own_texts: Sequence[str], done: Written
@@ -263,7 +243,8 @@ class Library:
             replaced, (_, copy) = [old], texts.copies(place)
             self._replace(copy, files.read_bytes(place))
         if self._replace(place, f"{words.line}\n".encode(errors="backslashreplace")):
-            self._count(done, place, [words.line], replaced, f"{copy}")
+            done.count("text", place, [words.line], "get" if self._is_dry else "")
+            done.replace(place, replaced, f"{copy}")
 
     def _own_captions(self, photo: Path, with_tables: bool) -> Sequence[str]:
         """The captions that XMP says captioner wrote. with_tables: also people's, from tables."""
@@ -272,7 +253,7 @@ class Library:
             return [each.text for each in self.said(f"{photo}") if each.by in writers]
         return ()
 
-    def _undo_text(self, photo: Path, place: Path, words: Words | None) -> list[str]:
+    def _undo_text(self, photo: Path, place: Path, words: Words | None, done: Written) -> None:
         """Put back the last text that a caption replaced, or remove a caption that replaced none.
 
         Words of a person that replaced none may have been the text before: they stay.
@@ -284,28 +265,20 @@ class Library:
         if not self._is_dry:
             unused.unlink(missing_ok=True)
         if content not in own:
-            return []
+            done.kept = content
+            return
+        done.count("text", place, [content], "lose" if self._is_dry else "")
         if last and not self._is_dry:
             files.replace(last, place)
         elif not self._is_dry:
             place.unlink()
-        return [content]
-
-    def _undo_xmp(self, place: Path, is_embedded: bool) -> list[str]:
-        """Take captioner's words out of a sidecar or photo."""
-        if not is_embedded and MARK not in files.read_bytes(place):
-            return []
-        packet = self._found_inside(place)[0] if is_embedded else _packet(place)
-        done = merge.undone(packet)
-        self._save(place, packet, done.properties)
-        return [*dict.fromkeys(done.words)]
 
     def _save(self, place: Path, packet: Packet, new: Properties) -> bool:
         """Write the values of a packet into a sidecar or photo; returns whether it changes.
 
         What captioner made goes if it is left empty.
         """
-        content, iptc = packet.replaced(new), iptc_changes(packet.properties, new)
+        content, iptc = packet.replaced(new), merge.iptc_changes(packet.properties, new)
         if content is None and not iptc:
             return False
         is_made = content is not None and merge.MADE in packet.properties
@@ -322,32 +295,26 @@ class Library:
         """Write a file unless it is so; in a dry run, check that it can be. Whether it changes."""
         if os.path.lexists(place) and files.read_bytes(place) == content:
             return False
-        if not self._is_dry:
-            files.write_bytes(place, content)
-        else:
+        if self._is_dry:
             files.check_writable(f"writing {place}", Path(os.path.realpath(place)).parent)
+        else:
+            files.write_bytes(place, content)
         return True
-
-    def _count(
-        self, done: Written, place: Path, words: list[str], replaced: list[str], copy: str
-    ) -> None:
-        """Count a change, and name the words of people that go."""
-        done.changes += 1
-        done.replaced += replaced
-        done.notes += self._would("get", place, words)
-        if replaced:
-            gone = ", ".join(map(repr, replaced))
-            done.notes.append(f"{place}: {OPTION} replaces {gone}; a copy: {copy}")
-
-    def _would(self, verb: str, place: Path, words: Sequence[str]) -> list[str]:
-        """The sentence of a dry run about a file."""
-        listed = ", ".join(map(repr, words)) or "nothing"
-        return [f"{place} would {verb} {listed}"] if self._is_dry else []
 
 
 def _packet(path: Path) -> Packet:
     return Packet(files.read_bytes(path), f"{path}")
 
 
-def _remove_leftovers(folder: Path) -> None:
-    files.remove_leftovers(folder / f"photo{end}" for end in (*ENDINGS, TEMPORARY))
+def _is_own(path: Path) -> bool:
+    with suppress(UserError):
+        return merge.is_own(_packet(path))
+    return False
+
+
+def _kind_of(photo: Path) -> str:
+    """The MIME type by a photo's name, "" if unknown. Raises `UserError` if it is of no photo."""
+    kind = mimetypes.guess_type(photo.name)[0] or ""
+    if kind and not kind.startswith("image/"):
+        raise UserError(f"{photo} is not a photo")
+    return kind

@@ -1,9 +1,7 @@
-"""Reads the words in a photo: by exiftool where it is there, else by Pillow."""
+"""Reads the words in a photo."""
 
-import json
 import re
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -15,26 +13,15 @@ from PIL.IptcImagePlugin import getiptcinfo
 from captioner.errors import UserError, reason_of
 from captioner.files import RAW_SUFFIXES, read_bytes
 from captioner.library.cameras import by_people
-from captioner.library.exiftool import Exiftool
-from captioner.library.merge import IPTC_CAPTION, IPTC_KEYWORDS
+from captioner.library.exiftool import TEXTS, Exiftool
+from captioner.library.merge import ELSEWHERE, IPTC_CAPTION, IPTC_KEYWORDS
 from captioner.library.xmp import Properties
 
-_TEXTS = ("EXIF:ImageDescription", "EXIF:XPComment", "EXIF:UserComment", "PNG:Description")
-_TAGS = (
-    *_TEXTS,
-    "PNG:Description*",
-    "Comment",
-    "EXIF:Make",
-    "XMP",
-    "IPTC:all",
-    "FileType",
-    "MIMEType",
-)
 _DATA = re.compile("[\0-\x08]|^base64:")
-_BY_CAMERAS = (_TEXTS[0], _TEXTS[2], "Comment")  # Places that cameras write into, too.
+_BY_CAMERAS = (TEXTS[0], TEXTS[2], TEXTS[4])  # Places that cameras write into, too.
 
-# In the content of a file whose words Pillow does not see, by format.
-_UNSEEN = {"GIF": rb"XMP DataXMP", "PNG": rb"Raw profile type ", "JPEG2000": rb"uuid|xml "}
+# In the content of a file whose words Pillow does not see, by format; of PNG, behind the pixels.
+_UNSEEN = {"GIF": rb"XMP DataXMP", "PNG": rb"[tzi]TXt|eXIf|Raw profile", "JPEG2000": rb"uuid|xml "}
 _UNSEEN |= {"PPM": rb"\AP\d\s*#", "JPEG": rb"ns\.adobe\.com/xmp/extension/"}
 
 
@@ -42,66 +29,56 @@ _UNSEEN |= {"PPM": rb"\AP\d\s*#", "JPEG": rb"ns\.adobe\.com/xmp/extension/"}
 class Inside:
     """The words in a photo.
 
-    packets: of XMP. texts: descriptions elsewhere, but by cameras; the first counts most.
-    iptc: of a format into which captioner writes IPTC.
+    packets: of XMP. properties: IPTC, of a format into which captioner writes it, and the
+        descriptions elsewhere, but by cameras, as `photo:texts`.
     unseen: the format if it holds words that need exiftool, which is not there, else "".
     problem: why the file cannot be read, "" if it can.
     """
 
     packets: Sequence[bytes] = ()
-    texts: Sequence[str] = ()
-    iptc: Properties = field(default_factory=dict)
+    properties: Properties = field(default_factory=dict)
     unseen: str = ""
     problem: str = ""
 
 
-def read_inside(photo: Path, exiftool: Exiftool) -> Inside:
-    """Read the words in a photo."""
-    try:
-        has_exiftool = shutil.which("exiftool")
-        values = _by_exiftool(photo, exiftool) if has_exiftool else _by_pillow(photo)
-    except UserError as error:
+def read_inside(photo: Path, exiftool: Exiftool, is_embedded: bool) -> Inside:
+    """Read the words in a photo: by Pillow, which is faster, and what it does not see by exiftool.
+
+    is_embedded: whether words are written there: by exiftool alone.
+    """
+    readers = [] if is_embedded else [_read_by_pillow]
+    readers += [exiftool.read] if exiftool.is_there else []
+    values, problem = dict[str, list[str]](), ""
+    for read in readers:
+        try:
+            if not values or "unseen" in values:
+                values = read(photo)
+        except UserError as error:
+            problem = str(error)
+    if not values:
         is_raw = photo.suffix.lower() in RAW_SUFFIXES  # Nothing is written into it.
-        return Inside(problem="" if is_raw else str(error))
-    iptc = {f"iptc:{name[5:]}": values[name] for name in values if name.startswith("IPTC:")}
+        return Inside(problem="" if is_raw else problem)
+    properties = {f"iptc:{name[5:]}": values[name] for name in values if name[:5] == "IPTC:"}
     described: list[str] = []
     if values["File:FileType"][0] in ("JPEG", "MPO", "TIFF"):
-        iptc = {IPTC_CAPTION: [], IPTC_KEYWORDS: [], **iptc}
+        properties = {IPTC_CAPTION: [], IPTC_KEYWORDS: []} | properties
     else:
-        described, iptc = by_people(iptc.get(IPTC_CAPTION, ())), {}
-    make = "".join(values.get("EXIF:Make", ())[:1])
-    for name in (*_TEXTS, "Comment"):
+        described, properties = by_people(properties.get(IPTC_CAPTION, ())), {}
+    for name in TEXTS:
         texts = [text.strip("\0 \r\n\t") for text in values.get(name, ())]
         texts = [text for text in texts if not _DATA.search(text)]
-        of_make = make if name == _TEXTS[0] else ""
-        described += by_people(texts, is_exif=name in _BY_CAMERAS, make=of_make)
+        make = "".join(values.get("EXIF:Make", ())) if name == TEXTS[0] else ""
+        described += by_people(texts, is_exif=name in _BY_CAMERAS, make=make)
+    properties[ELSEWHERE] = described
     return Inside(
         [text.encode(errors="surrogateescape") for text in values.get("XMP:XMP", ())],
-        described,
-        {name: [("", text) for text in iptc[name]] for name in iptc},
+        {name: [("", text) for text in found] for name, found in properties.items()},
         unseen="".join(values.get("unseen", ())),
     )
 
 
-def _by_exiftool(photo: Path, exiftool: Exiftool) -> Mapping[str, list[str]]:
-    """The values of `_TAGS`, by group and name."""
-    tags = (f"-{tag}" for tag in _TAGS)
-    answer = exiftool.run(photo, "-json", "-G0:4", "-a", "-b", *tags)
-    try:
-        (found,) = json.loads(answer, parse_int=str, parse_float=str)
-    except ValueError:
-        raise UserError(f"cannot read {photo}: {answer or 'exiftool says nothing'}") from None
-    values: dict[str, list[str]] = {}
-    for name, value in found.items():  # Such as "EXIF:Copy1:UserComment", "PNG:Description-de".
-        key = re.sub(":Copy\\d+|(?<=PNG:Description)-.*|.*:(?=Comment$)", "", name)
-        values.setdefault(key, []).extend(map(str, value if isinstance(value, list) else [value]))
-    if not values.get("File:MIMEType", [""])[0].startswith("image/"):
-        raise UserError(f"{photo} is not a photo that can be read")
-    return values
-
-
-def _by_pillow(photo: Path) -> Mapping[str, list[str]]:
-    """The same, of what Pillow sees."""
+def _read_by_pillow(photo: Path) -> dict[str, list[str]]:
+    """The same values as by exiftool, but for what Pillow does not see."""
     with suppress(ImportError):
         from pillow_heif import register_heif_opener
 
@@ -109,35 +86,36 @@ def _by_pillow(photo: Path) -> Mapping[str, list[str]]:
     content = read_bytes(photo)
     try:
         with Image.open(BytesIO(content)) as image:
-            if image.format == "PNG":
-                image.load()  # Its texts may stand behind the pixels.
-            exif, iptc = image.getexif(), getiptcinfo(image) or {}
-            comment = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment, b"")
+            kind, info, iptc = f"{image.format}", image.info, getiptcinfo(image) or {}
+            # Of a PNG without EXIF, Pillow would decode the pixels.
+            exif = image.getexif() if kind != "PNG" or "exif" in info else Image.Exif()
+            tags = {**exif, **exif.get_ifd(ExifTags.IFD.Exif)}
     except Exception as error:  # Pillow's plugins raise many types.
         reason = reason_of(error)
         raise UserError(f"{photo} is not a photo that can be read ({reason})") from None
-    kind, info = f"{image.format}", image.info
-    encoding = {b"UNICODE\0": f"utf-16-{'be' if exif.endian == '>' else 'le'}"}.get(comment[:8])
-    found = {
-        "XMP:XMP": info.get("xmp"),
-        "EXIF:Make": exif.get(ExifTags.Base.Make),
-        "EXIF:ImageDescription": exif.get(ExifTags.Base.ImageDescription),
-        "EXIF:XPComment": _decoded(exif.get(ExifTags.Base.XPComment, b""), "utf-16-le"),
-        "EXIF:UserComment": _decoded(comment[8:], encoding or "utf-8"),
-        "PNG:Description": info.get("Description"),
-        "Comment": info.get("comment", info.get("Comment")),
-        "IPTC:Caption-Abstract": iptc.get((2, 120)),
-        "IPTC:Keywords": iptc.get((2, 25)),
-        "File:FileType": kind,
-        "unseen": kind if re.search(_UNSEEN.get(kind, rb"\Z."), content) else None,
-    }
+    found = {f"EXIF:{ExifTags.TAGS.get(tag)}": value for tag, value in tags.items()}
+    found |= {"XMP:XMP": info.get("xmp"), "PNG:Description": info.get("Description")}
+    found |= {"IPTC:Caption-Abstract": iptc.get((2, 120)), "IPTC:Keywords": iptc.get((2, 25))}
+    found |= {"Comment": info.get("comment", info.get("Comment")), "File:FileType": kind}
+    if kind == "PNG":
+        content = content[content.rfind(b"IDAT") :] + " ".join(map(str, info)).encode()
+    if re.search(_UNSEEN.get(kind, rb"\Z."), content):
+        found["unseen"] = kind
     lists = {name: each if isinstance(each, list) else [each] for name, each in found.items()}
-    return {name: [*map(_decoded, filter(None, each))] for name, each in lists.items()}
+    return {name: [_decoded(name, each) for each in lists[name] if each] for name in lists}
 
 
-def _decoded(content: bytes | str | tuple[int, ...], encoding: str = "utf-8") -> str:
-    """A text in an encoding, or else in Latin-1, as which Pillow decodes."""
+def _decoded(name: str, content: object) -> str:
+    """A text as Pillow gives it: UTF-8, or else Latin-1."""
+    if isinstance(content, str):
+        with suppress(UnicodeError):
+            return content.encode("latin-1").decode()
+        return content
+    raw = bytes(content) if isinstance(content, (bytes, tuple)) else b""
+    encoding = "utf-16-le" if name == "EXIF:XPComment" else "utf-8"
+    if name == "EXIF:UserComment":  # Behind the name of its character set; 0 begins Latin letters.
+        wide = "utf-16-be" if raw[8:9] == b"\0" else "utf-16-le"
+        encoding, raw = wide if raw[:7] == b"UNICODE" else encoding, raw[8:]
     with suppress(UnicodeError):
-        raw = content.encode("latin-1") if isinstance(content, str) else bytes(content)
         return raw.decode(encoding)
-    return content if isinstance(content, str) else bytes(content).decode("latin-1")
+    return raw.decode("latin-1")

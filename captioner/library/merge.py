@@ -4,11 +4,12 @@
 knows that again; `captioner:before_*` are the words of people that it replaced.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from captioner.library.cameras import by_people
-from captioner.library.words import Words, Writer
+from captioner.library.words import OPTION, Words, Writer
 from captioner.library.xmp import (
     ALT_TEXT,
     EXIF_COPIES,
@@ -20,17 +21,12 @@ from captioner.library.xmp import (
     Properties,
 )
 
-OPTION = "--overwrite-descriptions"
 MADE = "captioner:made"
 """Marks a packet that captioner made: only such a one is removed."""
 
 IPTC_CAPTION, IPTC_KEYWORDS = "iptc:Caption-Abstract", "iptc:Keywords"
+ELSEWHERE = "photo:texts"
 _LONGEST = {IPTC_CAPTION: 2000, IPTC_KEYWORDS: 64}  # Bytes (IPTC's IIM 4.2, 2:120 and 2:25).
-_IPTC_HEADERS = (
-    "iptc:ApplicationRecordVersion",
-    "iptc:EnvelopeRecordVersion",
-    "iptc:CodedCharacterSet",
-)
 _DESCRIBING = (*XMP_DESCRIBING, IPTC_CAPTION)
 _WRITTEN = ("dc:description", ALT_TEXT, IPTC_CAPTION)
 _OWN, _OWN_SUBJECT, _BY = "captioner:description", "captioner:subject", "captioner:by"
@@ -55,7 +51,7 @@ def described(packet: Packet) -> Mapping[str, Writer]:
     own = _own_forms(packet.properties, _OWN, IPTC_CAPTION)
     writer: Writer = "table" if packet.properties.get(_BY) else "captioner"
     found: list[str] = []
-    for name in _DESCRIBING:
+    for name in (*_DESCRIBING, ELSEWHERE):
         entries = packet.properties.get(name, ())
         found += _by_people(name, sorted(entries, key=lambda entry: not _is_default(entry)))
     return {text: writer if text in own else "person" for text in found}
@@ -73,17 +69,14 @@ def merged(packet: Packet, words: Words, overwrite: bool, keywords_only: bool) -
     done = Merged(dict(old))
     if old.get(_BY) and not (words.by_person or overwrite):
         return done
-    for name in sorted(packet.odd & {SUBJECT, *XMP_DESCRIBING}):
-        done.notes.append(f"{name} is neither a text nor a list, and was left alone")
     is_there = any(entry[1] for entry in old.get(_WRITTEN[0], ()) if _is_default(entry))
     if old.get(_OWN) and not is_there and not overwrite:
         if not keywords_only:
             done.notes.append(f"a person took its caption out; {OPTION} writes it again")
     else:
-        has_caption = not keywords_only and _WRITTEN[0] not in packet.odd
-        _set_caption(done, words if has_caption else Words(""), overwrite)
-    _set_keywords(done, words.keywords if SUBJECT not in packet.odd else ())
-    if packet.is_new and any(done.properties.values()):
+        _set_caption(done, Words("") if keywords_only else words, overwrite)
+    _set_keywords(done, words.keywords)
+    if packet.is_new and done.words:
         done.properties[MADE] = [("", "sidecar")]
     return done
 
@@ -109,7 +102,7 @@ def undone(packet: Packet) -> Merged:
 
 def is_own(packet: Packet) -> bool:
     """Whether captioner made the packet and wrote all of it, by no person."""
-    if MADE not in packet.properties or packet.properties.get(_BY) or packet.is_several:
+    if MADE not in packet.properties or packet.properties.get(_BY) or packet.obstacle:
         return False
     return Packet(packet.replaced(undone(packet).properties), packet.name).is_empty
 
@@ -218,9 +211,9 @@ def iptc_changes(old: Properties, new: Properties) -> list[str]:
     if caption != "\n".join(texts(old, IPTC_CAPTION)):
         escaped = caption.replace("\\", "\\\\").replace("\n", "\\n")
         options.append(f"#[CSTR]-IPTC:Caption-Abstract={escaped}")
-    there = {name for name in old if name.startswith("iptc:") and old[name]}
-    others = there.difference([IPTC_CAPTION, IPTC_KEYWORDS], _IPTC_HEADERS)
+    headers = re.compile(".*(Version|CodedCharacterSet|Caption-Abstract|Keywords)")
+    others = [name for name in old if name.startswith("iptc:") and not headers.fullmatch(name)]
     if options and not (caption or after or others):
         return ["-IPTC:all="]
     # Old texts are not recoded.
-    return options if there or not options else ["-CodedCharacterSet=UTF8", *options]
+    return options if _has_iptc(old) or not options else ["-CodedCharacterSet=UTF8", *options]

@@ -1,8 +1,11 @@
 """What passes the gate of the library: plain values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
+
+OPTION = "--overwrite-descriptions"
 
 Program = Literal["lightroom", "digikam", "darktable"]
 Writer = Literal["person", "table", "captioner"]
@@ -53,34 +56,40 @@ class Description:
 
 @dataclass
 class Written:
-    """What became of a photo's words.
+    """What became of a photo's words, by `Library.write` or `Library.undo`.
 
     files: paths by option (`xmp`, `text`, `embed`), as `Library.files`, of what was written or is
         so already, and of a text of a person that stays; empty in a dry run.
-    kept: a person's words that stay, "" if none.
+    words: what was written or taken out, by option, of the files that get other contents.
+    kept: a person's words that stay, "" if none; of an undo, a text that may be a person's.
     replaced: words of a person that were replaced; a copy of each is kept.
     problems: why something was not written; a run with one ends with exit code 2.
     notes: other sentences for people; in a dry run also what would be written.
-    changes: files that get other contents.
     """
 
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    words: dict[str, Sequence[str]] = field(default_factory=dict)
     kept: str = ""
     replaced: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    changes: int = 0
 
+    @property
+    def changes(self) -> int:
+        """The files that get other contents."""
+        return len(self.words)
 
-@dataclass
-class Undone:
-    """What was taken out of a photo and of the files beside it.
+    def count(self, option: str, place: Path, words: Iterable[str], would: str = "") -> None:
+        """Count a change. would: the verb of a dry run, which names it."""
+        self.words[option] = [*dict.fromkeys(words)]
+        if would:
+            listed = ", ".join(map(repr, self.words[option])) or "nothing"
+            self.notes.append(f"{place} would {would} {listed}")
 
-    words: taken out, by option (`xmp`, `text`, `embed`).
-    is_text_left: whether a text stays that may be a person's.
-    """
-
-    words: dict[str, Sequence[str]] = field(default_factory=dict)
-    is_text_left: bool = False
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    def replace(self, place: Path, words: Iterable[str], copy: str) -> None:
+        """Name the words of people that were replaced."""
+        gone = [*dict.fromkeys(words)]
+        if gone:
+            listed = ", ".join(map(repr, gone))
+            self.notes.append(f"{place}: {OPTION} replaces {listed}; a copy: {copy}")
+            self.replaced += gone

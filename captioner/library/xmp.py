@@ -39,19 +39,23 @@ ALT_TEXT = "Iptc4xmpCore:AltTextAccessibility"
 EXIF_COPIES = ("tiff:ImageDescription", "exif:UserComment")
 XMP_DESCRIBING = ("dc:description", *EXIF_COPIES, ALT_TEXT, "Iptc4xmpCore:ExtDescrAccessibility")
 SUBJECT, EXTENSION = "dc:subject", "photoshop:SidecarForExtension"
-_SHELL = {"{adobe:ns:meta/}:xmpmeta", "rdf:RDF", "rdf:Description"}
+_MORE = etree.XPath(
+    "//comment() | //text()[normalize-space()] | //rdf:Description/@*[name() != 'rdf:about'] | "
+    "//*[not(self::x:xmpmeta or self::rdf:RDF or self::rdf:Description)]",
+    namespaces=_NAMESPACES | {"x": "adobe:ns:meta/"},
+)
 
 
 class Packet:
     """A packet as plain values. Reading it changes nothing, and writing only what differs.
 
     content: of an XMP file; None makes a new packet. name: of its file, for messages.
-    properties: the known ones. odd: those that are neither one text nor one array of texts, which
-        are read as texts and not written.
+    properties: the known ones; those in other forms than a text or an array of texts, too.
+    obstacle: why it is not written, "" if it may be.
     """
 
     def __init__(self, content: bytes | None, name: str) -> None:
-        self.is_new, self.name = content is None, name
+        self.is_new, self.name, self.obstacle = content is None, name, ""
         try:
             parser = etree.XMLParser(resolve_entities=False, no_network=True)
             root = etree.fromstring(_NEW if content is None else content, parser)
@@ -61,47 +65,33 @@ class Packet:
         roots = [*root.iter(f"{_RDF}RDF")]
         if not roots or self._tree.docinfo.doctype:
             raise UserError(f"{name} is not XMP, or declares a document type, and was left alone")
-        self.is_several = len(roots) > 1
+        if len(roots) > 1:
+            self.obstacle = "has several rdf:RDF"
         self.properties: dict[str, Sequence[Entry]] = {}
-        self.odd: set[str] = set()
         for part in (part for each in roots for part in each.iterchildren(etree.Element)):
             for name, value in part.attrib.items():
                 self._add(_short(name), [("", value)])
             for element in part.iterchildren(etree.Element):
-                self._add(_short(element.tag), _entries(element), element)
-
-    def add(self, other: "Packet") -> None:
-        """Take the values of another packet of the same photo, which is not written then."""
-        self.is_several = True
-        for name, entries in other.properties.items():
-            self.properties[name] = [*self.properties.get(name, ()), *entries]
+                self._add(_short(element.tag), *_entries(element))
 
     @property
     def is_empty(self) -> bool:
         """Whether it has neither properties nor comments nor text."""
-        root = self._tree.getroot()
-        elements = [*root.iter(etree.Element)]
-        names = {_short(element.tag) for element in elements}
-        attributes = {_short(name) for part in elements[1:] for name in part.attrib}
-        text = "".join(root.itertext(etree.Element)).strip()
-        has_more = self.is_several or text or self._tree.xpath("//comment()")
-        return names <= _SHELL and attributes <= {"rdf:about", "about"} and not has_more
+        return not (self.obstacle or _MORE(self._tree))
 
     def replaced(self, new: Properties) -> bytes | None:
         """The content with other properties; None if they are the same.
 
-        Raises `UserError` if the packet is in several parts, or has several `rdf:RDF`.
+        Raises `UserError` if there is an obstacle.
         """
         names = [
             name
             for name in {**self.properties, **new}
-            if name not in self.odd and not name.startswith("iptc:")
-            if {*new.get(name, ())} != {*self.properties.get(name, ())}
+            if name.split(":")[0] in _NAMESPACES
+            and {*new.get(name, ())} != {*self.properties.get(name, ())}
         ]
-        if not names:
-            return None
-        if self.is_several:
-            raise UserError(f"{self.name} is in several parts and was left alone")
+        if names and self.obstacle:
+            raise UserError(f"{self.name} {self.obstacle} and was left alone")
         tree = deepcopy(self._tree)
         rdf = next(tree.iter(f"{_RDF}RDF"))
         if not len(rdf):
@@ -114,18 +104,14 @@ class Packet:
             if new.get(name):
                 _append(rdf[0], name, new[name])
         etree.indent(tree, space=" ")
-        return bytes(etree.tostring(tree, encoding="UTF-8"))
+        return bytes(etree.tostring(tree, encoding="UTF-8")) if names else None
 
-    def _add(self, name: str, entries: list[Entry] | None, element: etree._Element = None) -> None:
-        """Take a property's value. entries: None if it is neither a text nor an array."""
-        if name not in (*XMP_DESCRIBING, SUBJECT, EXTENSION) and not name.startswith("captioner:"):
-            return
-        if entries is None or name in self.properties:
-            self.odd.add(name)
-        if entries is None:
-            items = element.findall(f".//{_RDF}li") or [element]
-            entries = [(item.get(_LANGUAGE, ""), _text(item)) for item in items]
-        self.properties[name] = [*self.properties.get(name, ()), *entries]
+    def _add(self, name: str, entries: Sequence[Entry], is_odd: bool = False) -> None:
+        """Take a property's value. is_odd: it is neither a text nor an array of texts."""
+        if name in (*XMP_DESCRIBING, SUBJECT, EXTENSION) or name.startswith("captioner:"):
+            if is_odd or name in self.properties:
+                self.obstacle = f"has {name} in an unknown form"
+            self.properties[name] = [*self.properties.get(name, ()), *entries]
 
 
 def _short(name: str) -> str:
@@ -148,19 +134,16 @@ def _text(element: etree._Element) -> str:
     return " ".join(filter(None, map(str.strip, texts)))
 
 
-def _entries(element: etree._Element) -> list[Entry] | None:
-    """The items of an array of texts, or a text; None for anything else."""
-    items, children = [element], [*element.iterchildren(etree.Element)]
-    if children:
-        array = children[0]
-        items = [*array.iterchildren(etree.Element)]
-        is_array = array.tag in (f"{_RDF}Alt", f"{_RDF}Bag", f"{_RDF}Seq") and not array.attrib
-        if len(children) > 1 or element.attrib or not is_array:
-            return None
-    if any(item.find("*") is not None or {*item.attrib} - {_LANGUAGE} for item in items):
-        return None
+def _entries(element: etree._Element) -> tuple[list[Entry], bool]:
+    """The items of an array of texts, or a text; and whether it is something else."""
+    children = [*element.iterchildren(etree.Element)]
+    array = children[0] if len(children) == 1 else element
+    is_array = array.tag in (f"{_RDF}Alt", f"{_RDF}Bag", f"{_RDF}Seq")
+    items = element.findall(f".//{_RDF}li") or ([] if is_array else [element])
+    are_plain = all(not len(item.xpath("*")) and {*item.attrib} <= {_LANGUAGE} for item in items)
+    is_plain = are_plain and (not children or (is_array and not (element.attrib or array.attrib)))
     entries = [(item.get(_LANGUAGE, ""), _text(item)) for item in items]
-    return entries if children else [entry for entry in entries if entry[1]]
+    return [entry for entry in entries if entry[1] or is_array], not is_plain
 
 
 def _append(part: etree._Element, name: str, entries: Sequence[Entry]) -> None:

@@ -52,9 +52,9 @@ def save(path: Path, **options: object) -> Path:
 def assert_kept(photo: Path, words: str) -> None:
     """A caption does not come beside a person's words: without exiftool, keywords come alone."""
     assert words_of_person(photo)[:20] == words[:20]
-    with pytest.MonkeyPatch.context() as patch, Library(Places("lightroom")) as library:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")
-        done = library.write(str(photo), Words("a dog"))
+        done = Library(Places("lightroom")).write(str(photo), Words("a dog"))
         assert done.files == {}
         assert done.kept in (words, "")
         assert len(done.notes) == 1
