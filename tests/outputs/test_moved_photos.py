@@ -38,7 +38,7 @@ def rename(**names: str) -> None:
 
 
 def described(photo: str) -> list[str]:
-    return [*Library().said(photo).by("table", "captioner")]
+    return [each.text for each in Library().said(photo) if each.by in ("table", "captioner")]
 
 
 def test_captions_by_people_follow_swapped_and_renumbered_photos(folder: Path) -> None:

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from pyarrow import parquet
-from samples import CAPTION, Output, Patch, make_captioner, save_photo, write_tar
+from samples import CAPTION, Output, Patch, make_captioner, save_photo, words_of_person, write_tar
 
 from captioner.backends.torch_captions import TorchCaptions
 from captioner.caption.caption import sentence
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
-from captioner.data.sidecars import words_of_person
 from captioner.outputs.options import OutputOptions
 from captioner.outputs.outputs import opened_outputs
 from captioner.outputs.record import file_state, record_of

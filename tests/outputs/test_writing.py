@@ -8,18 +8,26 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from samples import CAPTION, Output, Patch, imported, save_photo, xmp_packet
+from samples import (
+    CAPTION,
+    Output,
+    Patch,
+    imported,
+    save_photo,
+    words_of_person,
+    xmp_packet,
+    xmp_texts,
+)
 
 from captioner.cli.main import main
-from captioner.data.sidecars import words_of_person
-from captioner.data.xmp import XmpPacket
 from captioner.outputs.writing import unwrite_captions
 
 MINE = "My brother's two dogs."
 
 
-def packet(photo: str) -> XmpPacket:
-    return XmpPacket(Path(photo).with_suffix(".xmp").read_bytes(), photo)
+def texts(photo: str, name: str = "dc:description") -> list[str]:
+    """The texts of a property in a photo's sidecar."""
+    return xmp_texts(Path(photo).with_suffix(".xmp"), name)
 
 
 def contents() -> dict[str, bytes]:
@@ -44,10 +52,10 @@ def test_captions_of_any_table_are_written_and_a_persons_stay(folder: Path, caps
         assert main(["write", name, "--xmp", "--text", "--dry-run"]) == 0
         assert "a.xmp would get" in capsys.readouterr().err
         assert main(["write", name, "--xmp", "--text"]) == 0
-        assert packet("a.png").own_texts("by") == ["person"]
-        assert packet("a.png").own_texts("confidence") == packet("b.png").own_texts("by") == []
+        assert texts("a.png", "captioner:by") == ["person"]
+        assert texts("a.png", "captioner:confidence") == texts("b.png", "captioner:by") == []
         assert words_of_person(Path("a.png")) == Path("a.txt").read_text().strip() == MINE
-        assert packet("b.png").own_texts("description") == [Path("b.txt").read_text().strip()]
+        assert texts("b.png", "captioner:description") == [Path("b.txt").read_text().strip()]
         before = [path.stat() for path in Path().glob("*.[xt][mx]*")]
         capsys.readouterr()
         assert main(["write", name, "--xmp", "--text", "--dry-run"]) == 0
@@ -55,7 +63,7 @@ def test_captions_of_any_table_are_written_and_a_persons_stay(folder: Path, caps
         assert main(["write", name, "--xmp", "--text"]) == 0
         assert before == [path.stat() for path in Path().glob("*.[xt][mx]*")]
         assert main([*CAPTION, "a.png", "--xmp"]) == 0  # A machine's caption does not replace it.
-        assert packet("a.png").descriptions == [MINE]
+        assert texts("a.png") == [MINE]
         capsys.readouterr()
         Path("c.txt").write_text("Mine")
         assert main(["unwrite", "a.png", "b.png", "c.png"]) == 0
@@ -82,8 +90,8 @@ def test_a_persons_own_file_is_written_in_its_language_and_written_again(
         assert main(["unwrite", "sub/edits.csv", "--dry-run", "--images", "."]) == 2
         done = "2 described" if caption == "Zwei Hunde" else "1 described, 1 described already"
         assert errors.endswith(f"captioner: 1 not written, {done}, 1 left out\n")
-        assert packet("a.png").descriptions == [f"-{caption}"]
-        assert packet("a.png").own_texts("language") == ["de"]
+        assert texts("a.png") == [f"-{caption}"]
+        assert texts("a.png", "captioner:language") == ["de"]
     Path("c.jsonl").write_text(
         '{"image": "a.png", "caption": "x", "words": 5, "model": "m", "log_probability": 1}\n'
     )
@@ -104,7 +112,7 @@ def test_a_table_with_the_captions_needs_no_model(
     records = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
     for old, record in zip(before, records, strict=True):
         assert record == old | {"files": {"xmp": record["image"].replace("png", "xmp")}}
-        assert packet(record["image"]).descriptions == [old["caption"]]
+        assert texts(record["image"]) == [old["caption"]]
     code = f"from captioner.cli.main import main; main({['write', 'o.jsonl', '--xmp']})"
     assert {"torch", "onnxruntime"}.isdisjoint(imported(code, "torch", "onnxruntime"))
 
@@ -172,7 +180,7 @@ def test_the_words_of_a_person_come_back_also_as_texts(folder: Path, capsys: Out
         assert contents() == written
         assert main(["unwrite", "."]) == 0
         assert capsys.readouterr().err.endswith("captioner: 1 sidecars, 1 texts\n")
-        assert (packet("a.png").descriptions, Path("a.txt").read_text()) == ([mine], mine)
+        assert (texts("a.png"), Path("a.txt").read_text()) == ([mine], mine)
         assert not Path("a.txt.before").exists()
     Path("t.csv").write_text("image,caption\na.png,A boat\nr.dng,A boat\n")
     Path("r.dng").touch()
@@ -182,7 +190,7 @@ def test_the_words_of_a_person_come_back_also_as_texts(folder: Path, capsys: Out
     Path("b.txt").write_text("boat")  # A person's, though it has the words of a caption.
     Path("a.xmp").write_text(Path("a.xmp").read_text().replace("A boat<", "Changed<", 1))
     assert main(["unwrite", ".", "r.dng"]) == 0
-    assert (packet("a.png").descriptions, Path("a.txt").read_text()) == (["Changed"], "Changed")
+    assert (texts("a.png"), Path("a.txt").read_text()) == (["Changed"], "Changed")
     assert not Path("r.xmp").exists()
     assert main(["unwrite", "gone.png"]) == 2
     assert "gone.png does not exist" in capsys.readouterr().err
