@@ -72,14 +72,14 @@ def unwrite_captions(
     """
     counts = Counter(dict.fromkeys(_KINDS.values(), 0))
     named = dict.fromkeys(photos)
-    with Library(dry_run=is_dry) as library:
+    with Library(dry_run=is_dry, photos=photos) as library:
 
         def undo(photo: str, record: PhotoRecord | None = None) -> None:
             undone = library.undo(photo, words_of(record, OutputOptions()) if record else None)
             for sentence in (*undone.problems, *undone.notes):
                 report(sentence)
             counts.update(_KINDS[option] for option in undone.words)
-            counts["texts left that may be a person's"] += undone.is_text_left
+            counts["texts left that may be a person's"] += bool(undone.kept)
             counts["not changed"] += bool(undone.problems)
 
         for table in [name for name in named if Path(name).suffix.lower() in _TABLES]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from captioner.data.sidecars import photo_descriptions
 from data_samples import captions, photos, read
 from photo_samples import iptc, photoshop, segment
 from refusals import refuses
@@ -17,7 +18,6 @@ from samples import own_packet, save_described, write_parquet, write_tar, write_
 from captioner.caption.caption import Caption
 from captioner.data.example import Problems
 from captioner.data.readers import format_of, read_splits
-from captioner.data.sidecars import photo_descriptions
 from captioner.errors import UserError
 from captioner.library import Words
 from captioner.outcomes import Failed

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from captioner.data.sidecars import words_of_person
 from hypothesis import given
 from hypothesis import strategies as some
 from pyarrow import parquet
@@ -18,7 +19,6 @@ from captioner.backends.torch_captions import TorchCaptions
 from captioner.caption.caption import sentence
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
-from captioner.data.sidecars import words_of_person
 from captioner.outputs.options import OutputOptions
 from captioner.outputs.outputs import opened_outputs
 from captioner.outputs.record import file_state, record_of

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from captioner.data.sidecars import words_of_person
+from captioner.data.xmp import XmpPacket
 from PIL import Image
 from samples import CAPTION, Output, Patch, imported, save_photo, xmp_packet
 
 from captioner.cli.main import main
-from captioner.data.sidecars import words_of_person
-from captioner.data.xmp import XmpPacket
 from captioner.outputs.writing import unwrite_captions
 
 MINE = "My brother's two dogs."
