@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -41,8 +42,7 @@ def write_captions(
     rows = _Rows(table, images, language, report, options.edited)
     counts = Counter({"not written": rows.problems})
     photos = {photo: photo for photo in rows.photos.values()}
-    descriptions = Descriptions("", Run(options, photos, report))
-    try:
+    with closing(Descriptions("", Run(options, photos, report))) as descriptions:
         for record in rows.records():
             if record.is_sure(options.min_confidence):
                 descriptions.add(record)
@@ -53,8 +53,6 @@ def write_captions(
             if record.error not in ("", SHARED):
                 report(record.error)
             counts["not written" if record.error else outcome] += 1
-    finally:
-        descriptions.close()
     return counts
 
 
