@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from captioner.data.sidecars import words_of_person
 from hypothesis import given
 from hypothesis import strategies as some
 from pyarrow import parquet
