@@ -25,7 +25,6 @@ from captioner.text.languages import ENGLISH, is_english, language_tag
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
     from captioner.outcomes import Failed
-    from captioner.outputs.record import PhotoRecord
     from captioner.vision.images import ImageSource
 
 
@@ -134,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
                 is_new = record.image not in outputs.finished  # Or captioned again for its maps.
                 with progress.external_write_mode():
                     if prints and record.made and is_new:
-                        print_captions(record, arguments, is_alone)
+                        print_captions(record.to_caption(), arguments, is_alone)
                     if record.error and record.error != SHARED:
                         report(record.error)
                 if is_new or record.error:
@@ -187,12 +186,12 @@ def _captions(
     return caption_photos(model, photos.items(), search, size, translate, seconds, note=report)
 
 
-def print_captions(record: PhotoRecord, arguments: argparse.Namespace, is_alone: bool) -> None:
+def print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:
     """Print its lines; the doubt of a single caption of the only photo is reported."""
     from captioner.outputs.lines import caption_lines
 
-    caption = record.to_caption()
-    path = record.image if arguments.null else on_a_line(record.image)
+    name = caption.name or ""
+    path = name if arguments.null else on_a_line(name)
     if is_alone and caption.doubt and not (caption.alternatives or arguments.format):
         report(f"{path}: {caption.drawn_doubt}")
     for line in caption_lines(path, caption, is_alone, arguments.format):

@@ -60,8 +60,10 @@ class JsonLines(Sink):
 
     def read(self, photo: str) -> PhotoRecord | None:
         """The record of a photo in a resumed table, if there is one."""
+        if photo not in self.places:
+            return None
         with open(self.path, "rb") as file:
-            return record_in(_line_at(file, self.places[photo])) if photo in self.places else None
+            return record_in(_line_at(file, self.places[photo]))
 
     def put(self, photo: str, place: int) -> None:
         """Note where a photo's record is now, behind all others."""

@@ -24,6 +24,7 @@ from captioner.outputs.resume import Resumed
 from captioner.outputs.saved_maps import SavedMaps
 from captioner.outputs.sink import Run, Sink
 from captioner.outputs.tables import Csv, Json, Parquet
+from captioner.text.languages import ENGLISH
 from captioner.vision.digest import photo_digest
 from captioner.vision.images import ImageSource, Report, load_image
 from captioner.vision.shards import source_status
@@ -72,7 +73,8 @@ class Outputs:
         self._resumed: Resumed | None = None
         if run.options.resumes and self._tables and isinstance(self._tables[0], JsonLines):
             self._resumed = Resumed(run, self._tables[0], self._drawn, self._others)
-            self._resumed.find(self._origin, [*source.search])
+            language = {"language": source.language or ENGLISH}
+            self._resumed.find(self._origin | language, [*source.search])
             self.finished = self._resumed.finished
             self._without_record = {each.name for each in self._resumed.replaced}
         elif run.options.resumes:  # By --text alone.

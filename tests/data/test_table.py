@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from captioner.data.sidecars import photo_descriptions
 from data_samples import captions, photos, read
 from photo_samples import iptc, photoshop, segment
 from refusals import refuses
@@ -19,7 +18,7 @@ from captioner.caption.caption import Caption
 from captioner.data.example import Problems
 from captioner.data.readers import format_of, read_splits
 from captioner.errors import UserError
-from captioner.library import Words
+from captioner.library import Library, Words
 from captioner.outcomes import Failed
 from captioner.outputs.options import OutputOptions
 from captioner.outputs.outputs import opened_outputs
@@ -224,7 +223,7 @@ def save(path: Path, xmp: bytes = b"", exif: str = "", caption: bytes = b"") -> 
 
 
 def found(photo: Path) -> list[tuple[str, bool]]:
-    return [(text, is_own) for _, text, is_own in photo_descriptions(photo)]
+    return [(each.text, each.by == "captioner") for each in Library().said(str(photo))]
 
 
 def test_descriptions_inside_are_read_in_order(tmp_path: Path) -> None:
@@ -240,7 +239,7 @@ def test_descriptions_inside_are_read_in_order(tmp_path: Path) -> None:
 
 def test_texts_by_captioner_are_known_until_somebody_changes_them(tmp_path: Path) -> None:
     photo = save(tmp_path / "a.jpg", own_packet(OWN), "By hand", caption=b"a dog")
-    assert found(photo) == [("a dog", True), ("a dog", True), ("By hand", False)]
+    assert found(photo) == [("a dog", True), ("By hand", False)]
     sidecar = tmp_path / "a.jpg.xmp"
     write_xmp(sidecar, OWN)
     assert found(photo)[0] == ("a dog", True)

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from captioner.data.sidecars import words_of_person
 from hypothesis import given
 from hypothesis import strategies as some
 from pyarrow import parquet
@@ -130,6 +129,10 @@ def test_captions_of_one_origin_alone_are_in_a_table(folder: Path, capsys: Outpu
         assert Path("o.jsonl").read_bytes() == before
     for options in (other, ["--beam", "3"]):
         assert caption(*options, "--resume-any", "--quiet") == 0
+    german = ["--language", "de", "--jsonl", "de.jsonl"]
+    assert caption(*german) == caption(*german) == 0
+    assert "2 of 2 photos are captioned already" in capsys.readouterr().err
+    assert caption(*german, "--language", "fr") == 2
     write(*({name: old[name] for name in old if name != "digest"} for old in records()))
     capsys.readouterr()
     assert caption() == 0

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from captioner.data.sidecars import words_of_person
-from captioner.data.xmp import XmpPacket
 from PIL import Image
 from samples import (
     CAPTION,
