@@ -103,17 +103,19 @@ class _Rows:
     ) -> None:
         self._table = Path(table)
         self._language = language
+        self._folders = [Path(images)] if images else [Path(), self._table.parent]
+        self._is_edited = is_edited
+        self._names = cache(files.folder_names)
         problems = Problems("skip", f"table {table}")
-        finder = _PhotoFinder([Path(images)] if images else [Path(), self._table.parent], is_edited)
         chosen: dict[str, tuple[bool, int]] = {}
         for number, row, record in self._read(problems):
-            photo, named = finder.find(record)
+            photo, named = self._find(record)
             rank = record.is_by_person, number
             if photo:
                 chosen[photo] = max(chosen.get(photo, rank), rank)
             elif named:
                 about = f"{named} for {record.caption!r}, {row.record}"
-                problems.add("another image in the place of one that is found nowhere", about)
+                problems.add("caption of an image that is another one now: see --edited", about)
             else:
                 problems.add("missing image: see --images", f"{row.image}, {row.record}")
         self.photos = {number: photo for photo, (_, number) in chosen.items()}
@@ -136,6 +138,23 @@ class _Rows:
                 except UserError as error:
                     problems.add("row of another type", f"{row.record}: {error}")
 
+    def _find(self, record: PhotoRecord) -> tuple[str, str]:
+        """The photo of a record, and that of its name; "" where there is none."""
+        typed = (with_suffix(each / record.image, self._names) for each in self._folders)
+        paths = (files.existing_path(path, self._names) for path in typed)
+        named, digest = str(next(filter(os.path.isfile, paths), "")), record.photo_digest
+        is_as_before = file_state(source_status(named)) == record.state and not record.is_by_person
+        is_same = not digest or is_as_before or (named and photo_digest(named) in ("", digest))
+        if named and is_same:
+            return named, named
+        found = self._by_digest.get(digest, "") if digest else ""
+        return found or (named if self._is_edited else ""), named
+
+    @cached_property
+    def _by_digest(self) -> dict[str, str]:
+        photos = map(str, photo_files(self._folders, ignore))
+        return {photo_digest(photo): photo for photo in photos}
+
 
 def _record(row: TableRow, language: str) -> PhotoRecord:
     """The record of a row: a person's if captioner did not write it."""
@@ -152,29 +171,3 @@ def _record(row: TableRow, language: str) -> PhotoRecord:
         tag = language_tag(record.language or language, "language")
         record.language = None if is_english(tag) else tag
     return record
-
-
-class _PhotoFinder:
-    """Finds photos by digest in folders and below them; without a digest, by name."""
-
-    def __init__(self, folders: Sequence[Path], is_edited: bool) -> None:
-        self._folders = folders
-        self._is_edited = is_edited
-        self._names = cache(files.folder_names)
-
-    def find(self, record: PhotoRecord) -> tuple[str, str]:
-        """The photo of a record, and that of its name; "" where there is none."""
-        typed = (with_suffix(each / record.image, self._names) for each in self._folders)
-        paths = (files.existing_path(path, self._names) for path in typed)
-        named, digest = str(next(filter(os.path.isfile, paths), "")), record.photo_digest
-        is_as_before = file_state(source_status(named)) == record.state and not record.is_by_person
-        is_same = not digest or is_as_before or (named and photo_digest(named) in ("", digest))
-        if named and is_same:
-            return named, named
-        found = self._by_digest.get(digest, "") if digest else ""
-        return found or (named if self._is_edited else ""), named
-
-    @cached_property
-    def _by_digest(self) -> dict[str, str]:
-        photos = map(str, photo_files(self._folders, ignore))
-        return {photo_digest(photo): photo for photo in photos}
