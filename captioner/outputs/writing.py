@@ -12,6 +12,7 @@ from captioner.data.example import Problems
 from captioner.data.table import BY_CAPTIONER, TableRow, table_rows, with_suffix
 from captioner.errors import UserError
 from captioner.library import SHARED, Library
+from captioner.outcomes import in_background
 from captioner.outputs.descriptions import Descriptions, words_of
 from captioner.outputs.options import OutputOptions
 from captioner.outputs.record import PERSON, PhotoRecord, file_state, record_of
@@ -21,6 +22,7 @@ from captioner.vision.digest import photo_digest
 from captioner.vision.images import Report, ignore, photo_files
 from captioner.vision.shards import source_status
 
+_WRITERS = 2  # Threads.
 _KINDS = {"xmp": "sidecars", "text": "texts", "embed": "photos"}
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
@@ -43,9 +45,14 @@ def write_captions(
     counts = Counter({"not written": rows.problems})
     photos = {photo: photo for photo in rows.photos.values()}
     with closing(Descriptions("", Run(options, photos, report))) as descriptions:
-        for record in rows.records():
+
+        def describe(record: PhotoRecord) -> PhotoRecord:
             if record.is_sure(options.min_confidence):
                 descriptions.add(record)
+            return record
+
+        # Flushing files takes the time; exiftool writes one after the other.
+        for record in in_background(describe, rows.records(), 0 if options.embed else _WRITERS):
             outcome = "left out"
             if written := record.described:
                 outcome = "described" if written.changes else "described already"
