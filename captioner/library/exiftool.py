@@ -12,7 +12,7 @@ from contextlib import suppress
 from ctypes import CDLL
 from functools import partial
 from pathlib import Path
-from threading import Lock, Timer
+from threading import Timer
 
 from captioner import files
 from captioner.errors import UserError
@@ -36,11 +36,10 @@ _READY = "{ready}\n"  # What exiftool prints after each photo.
 
 
 class Exiftool:
-    """Runs one command after the other; starts a new process if the last died. Threads share it."""
+    """Runs one command after the other; starts a new process if the last died."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
-        self._lock = Lock()
         self.is_there = shutil.which("exiftool") is not None
 
     def check(self) -> None:
@@ -54,27 +53,26 @@ class Exiftool:
         command = ["-q", "-q", *options, f"{photo}", "-echo3", _READY.strip(), "-execute"]
         if any("\n" in argument for argument in command):
             return "its name has a line break"
-        with self._lock:
-            seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
-            exiftool = self._process = self._process or _started()
-            limit = Timer(seconds, exiftool.kill)
-            limit.daemon = True  # An interrupted run does not wait for it.
-            limit.start()
-            lines = [""]
-            try:
-                with suppress(OSError):  # One that died prints nothing either.
-                    print(*command, sep="\n", file=exiftool.stdin, flush=True)
-                for line in exiftool.stdout or ():
-                    lines.append(line)
-                    if line == _READY:
-                        break
-            finally:
-                is_late = limit.finished.is_set()
-                limit.cancel()
-                if lines[-1] != _READY:  # After Ctrl-C, its answer would be the next photo's.
-                    self.close()
-        if lines[-1] == _READY:
-            return "".join(lines[:-1]).strip()
+        seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
+        exiftool = self._process = self._process or _started()
+        limit = Timer(seconds, exiftool.kill)
+        limit.daemon = True  # An interrupted run does not wait for it.
+        limit.start()
+        lines: list[str] = []
+        try:
+            with suppress(OSError):  # One that died prints nothing either.
+                print(*command, sep="\n", file=exiftool.stdin, flush=True)
+            for line in exiftool.stdout or ():
+                if line == _READY:
+                    return "".join(lines).strip()
+                lines.append(line)
+            is_late = limit.finished.is_set()
+        except KeyboardInterrupt:  # Its answer would be taken for that about the next photo.
+            self.close()
+            raise
+        finally:
+            limit.cancel()
+        self.close()
         return f"exiftool took more than {seconds:.0f} seconds" if is_late else "exiftool died"
 
     def read(self, photo: Path) -> dict[str, list[str]]:

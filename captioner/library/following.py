@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from captioner.library.beside import Beside
@@ -16,8 +17,9 @@ def follow(moved: Mapping[str, str]) -> list[str]:
     found = (_files_of(Path(old), Path(new), beside) for old, new in moved.items())
     targets = {path: target for each in found for path, target in each}
     for path in targets:
-        if os.path.isfile(path) and not os.path.lexists(_MOVING.format(path)):
-            os.rename(path, _MOVING.format(path))
+        if not os.path.lexists(_MOVING.format(path)):
+            with suppress(OSError):  # It is named below.
+                os.rename(path, _MOVING.format(path))
     for path, target in targets.items():
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -27,8 +29,8 @@ def follow(moved: Mapping[str, str]) -> list[str]:
                 said.append(f"{target} is of a photo that is gone; it is {target}.orphaned now")
             os.rename(_MOVING.format(path), target)
         except OSError as error:
-            now = f"is {_MOVING.format(path)} now"
-            said.append(f"{path} {now}: it could not become {target} ({error.strerror})")
+            kept = f"see {path} or {_MOVING.format(path)}"
+            said.append(f"{path} cannot be renamed to {target} ({error.strerror}); {kept}")
     return said
 
 

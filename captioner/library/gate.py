@@ -27,7 +27,7 @@ SHARED = "the file beside it would be of another photo, too, and was not written
 class Library:
     """Photos with the words in them and beside them; a context manager, which ends exiftool.
 
-    Threads may share it. It keeps nothing of a photo, but the names of the folders it saw last.
+    It keeps nothing of a photo, but the names of the folders that it saw last.
 
     photos: all of a run, to find those that would share a sidecar or text: they get none.
     overwrite: replace people's words, of which copies are kept.
@@ -75,12 +75,7 @@ class Library:
 
         Raises `UserError` if a part cannot be read.
         """
-        packets, _ = self._found(Path(photo))
-        return [
-            Description(text, "sidecar" if path.suffix.lower() == ".xmp" else "photo", writer)
-            for path, packet in packets.items()
-            for text, writer in merge.described(packet).items()
-        ]
+        return _described(self._found(Path(photo))[0])
 
     def files(self, photo: str) -> Mapping[str, str]:
         """Where its words go, by option: `xmp`, `text`, `embed` (the photo itself)."""
@@ -106,7 +101,8 @@ class Library:
         """
         keywords = [*map(on_a_line, words.keywords)]
         words = replace(words, caption=on_a_line(words.caption), keywords=keywords)
-        done, path, packets, is_alone = Written(), Path(photo), dict[Path, Packet](), False
+        done, path = Written(would="get" if self._is_dry else ""), Path(photo)
+        packets, is_alone = dict[Path, Packet](), False
         try:
             kind = _kind_of(path)
             if self._places.sidecar or self._places.embed or not kind:
@@ -138,7 +134,7 @@ class Library:
         words: what a table says was written for the photo: such a text goes, if a model wrote it,
             or if there is a copy of the one before.
         """
-        path, done = Path(photo), Written()
+        path, done = Path(photo), Written(would="lose" if self._is_dry else "")
         # The text before the XMP that says whose it is, which a kill may leave there.
         places = [("text", self._beside.text(path))]
         places += [("xmp", place) for place in chain(*self._beside.sidecars(path))]
@@ -148,14 +144,14 @@ class Library:
         for option, place in places:
             try:
                 _kind_of(path)
-                if option == "text":
-                    self._undo_text(path, place, words, done)
-                elif MARK in files.read_bytes(place):
-                    packets, _ = self._found(path, is_embedded=option == "embed")
-                    packet = packets[place]
-                    gone = merge.undone(packet)
-                    if self._save(place, packet, gone.properties):
-                        done.count(option, place, gone.words, "lose" if self._is_dry else "")
+                with files.refuse_os_errors(f"cannot write {place}"):
+                    if option == "text":
+                        self._undo_text(path, place, words, done)
+                    elif MARK in files.read_bytes(place):
+                        packets, _ = self._found(path, is_embedded=option == "embed")
+                        gone = merge.undone(packets[place])
+                        if self._save(place, packets[place], gone.properties):
+                            done.count(option, place, gone.words)
             except UserError as error:
                 done.problems.append(str(error))
         return done
@@ -181,7 +177,8 @@ class Library:
         is_kept = self._is_dry or self._beside.namesakes(Path(photo))
         own = [] if is_kept else [path for path in places if path.is_file() and _is_own(path)]
         for path in own:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
         return bool(own)
 
     def _found(self, photo: Path, is_embedded: bool = False) -> tuple[dict[Path, Packet], Inside]:
@@ -204,10 +201,8 @@ class Library:
         if inside.problem:
             raise UserError(inside.problem)
         own = ("captioner", "table") if words.by_person else ("captioner",)
-        described = (
-            each for packet in packets.values() for each in merge.described(packet).items()
-        )
-        kept = next((text for text, writer in described if writer not in own), words.caption)
+        others = (each.text for each in _described(packets) if each.by not in own)
+        kept = next(others, words.caption)
         if kept != words.caption and words.caption and not self._overwrite:
             to.kept = kept
             to.notes.append(f"{photo} keeps its description {kept!r}; {OPTION} replaces it")
@@ -221,11 +216,11 @@ class Library:
         """Write into a sidecar, or into the photo."""
         merged = merge.merged(packet, words, self._overwrite, is_alone)
         suffix = self._beside.raw_suffix(place)[1:].upper()
-        if packet.is_new and suffix:
+        if packet.is_new and suffix and option == "xmp":
             merged.properties[EXTENSION] = [("", suffix)]
         done.notes += [f"{place}: {note}" for note in merged.notes]
         if self._save(place, packet, merged.properties):
-            done.count(option, place, merged.words, "get" if self._is_dry else "")
+            done.count(option, place, merged.words)
             done.replace(place, merged.replaced, f"captioner:before in {place}")
 
     def _write_text(
@@ -243,7 +238,7 @@ class Library:
             replaced, (_, copy) = [old], texts.copies(place)
             self._replace(copy, files.read_bytes(place))
         if self._replace(place, f"{words.line}\n".encode(errors="backslashreplace")):
-            done.count("text", place, [words.line], "get" if self._is_dry else "")
+            done.count("text", place, [words.line])
             done.replace(place, replaced, f"{copy}")
 
     def _own_captions(self, photo: Path, with_tables: bool) -> Sequence[str]:
@@ -267,7 +262,7 @@ class Library:
         if content not in own:
             done.kept = content
             return
-        done.count("text", place, [content], "lose" if self._is_dry else "")
+        done.count("text", place, [content])
         if last and not self._is_dry:
             files.replace(last, place)
         elif not self._is_dry:
@@ -300,6 +295,14 @@ class Library:
         else:
             files.write_bytes(place, content)
         return True
+
+
+def _described(packets: Mapping[Path, Packet]) -> list[Description]:
+    return [
+        Description(text, "sidecar" if path.suffix.lower() == ".xmp" else "photo", writer)
+        for path, packet in packets.items()
+        for text, writer in merge.described(packet).items()
+    ]
 
 
 def _packet(path: Path) -> Packet:

@@ -64,7 +64,8 @@ class Written:
     kept: a person's words that stay, "" if none; of an undo, a text that may be a person's.
     replaced: words of a person that were replaced; a copy of each is kept.
     problems: why something was not written; a run with one ends with exit code 2.
-    notes: other sentences for people; in a dry run also what would be written.
+    notes: other sentences for people; in a dry run also what would change.
+    would: the verb of a dry run, "" in others.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -74,17 +75,19 @@ class Written:
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    would: str = ""
+
     @property
     def changes(self) -> int:
         """The files that get other contents."""
         return len(self.words)
 
-    def count(self, option: str, place: Path, words: Iterable[str], would: str = "") -> None:
-        """Count a change. would: the verb of a dry run, which names it."""
+    def count(self, option: str, place: Path, words: Iterable[str]) -> None:
+        """Count a change, which a dry run names."""
         self.words[option] = [*dict.fromkeys(words)]
-        if would:
+        if self.would:
             listed = ", ".join(map(repr, self.words[option])) or "nothing"
-            self.notes.append(f"{place} would {would} {listed}")
+            self.notes.append(f"{place} would {self.would} {listed}")
 
     def replace(self, place: Path, words: Iterable[str], copy: str) -> None:
         """Name the words of people that were replaced."""
