@@ -12,6 +12,7 @@ from captioner.data.example import Problems
 from captioner.data.table import BY_CAPTIONER, TableRow, table_rows, with_suffix
 from captioner.errors import UserError
 from captioner.library import SHARED, Library
+from captioner.outcomes import in_background
 from captioner.outputs.descriptions import Descriptions, words_of
 from captioner.outputs.options import OutputOptions
 from captioner.outputs.record import PERSON, PhotoRecord, file_state, record_of
@@ -21,6 +22,7 @@ from captioner.vision.digest import photo_digest
 from captioner.vision.images import Report, ignore, photo_files
 from captioner.vision.shards import source_status
 
+_WRITERS = 2  # Threads.
 _KINDS = {"xmp": "sidecars", "text": "texts", "embed": "photos"}
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
@@ -43,9 +45,14 @@ def write_captions(
     counts = Counter({"not written": rows.problems})
     photos = {photo: photo for photo in rows.photos.values()}
     with closing(Descriptions("", Run(options, photos, report))) as descriptions:
-        for record in rows.records():
+
+        def describe(record: PhotoRecord) -> PhotoRecord:
             if record.is_sure(options.min_confidence):
                 descriptions.add(record)
+            return record
+
+        # Flushing files takes the time; exiftool writes one after the other.
+        for record in in_background(describe, rows.records(), 0 if options.embed else _WRITERS):
             outcome = "left out"
             if written := record.described:
                 outcome = "described" if written.changes else "described already"
@@ -103,17 +110,19 @@ class _Rows:
     ) -> None:
         self._table = Path(table)
         self._language = language
+        self._folders = [Path(images)] if images else [Path(), self._table.parent]
+        self._is_edited = is_edited
+        self._names = cache(files.folder_names)
         problems = Problems("skip", f"table {table}")
-        finder = _PhotoFinder([Path(images)] if images else [Path(), self._table.parent], is_edited)
         chosen: dict[str, tuple[bool, int]] = {}
         for number, row, record in self._read(problems):
-            photo, named = finder.find(record)
+            photo, named = self._find(record)
             rank = record.is_by_person, number
             if photo:
                 chosen[photo] = max(chosen.get(photo, rank), rank)
             elif named:
                 about = f"{named} for {record.caption!r}, {row.record}"
-                problems.add("another image in the place of one that is found nowhere", about)
+                problems.add("caption of an image that is another one now: see --edited", about)
             else:
                 problems.add("missing image: see --images", f"{row.image}, {row.record}")
         self.photos = {number: photo for photo, (_, number) in chosen.items()}
@@ -136,6 +145,23 @@ class _Rows:
                 except UserError as error:
                     problems.add("row of another type", f"{row.record}: {error}")
 
+    def _find(self, record: PhotoRecord) -> tuple[str, str]:
+        """The photo of a record, and that of its name; "" where there is none."""
+        typed = (with_suffix(each / record.image, self._names) for each in self._folders)
+        paths = (files.existing_path(path, self._names) for path in typed)
+        named, digest = str(next(filter(os.path.isfile, paths), "")), record.photo_digest
+        is_as_before = file_state(source_status(named)) == record.state and not record.is_by_person
+        is_same = not digest or is_as_before or (named and photo_digest(named) in ("", digest))
+        if named and is_same:
+            return named, named
+        found = self._by_digest.get(digest, "") if digest else ""
+        return found or (named if self._is_edited else ""), named
+
+    @cached_property
+    def _by_digest(self) -> dict[str, str]:
+        photos = map(str, photo_files(self._folders, ignore))
+        return {photo_digest(photo): photo for photo in photos}
+
 
 def _record(row: TableRow, language: str) -> PhotoRecord:
     """The record of a row: a person's if captioner did not write it."""
@@ -152,29 +178,3 @@ def _record(row: TableRow, language: str) -> PhotoRecord:
         tag = language_tag(record.language or language, "language")
         record.language = None if is_english(tag) else tag
     return record
-
-
-class _PhotoFinder:
-    """Finds photos by digest in folders and below them; without a digest, by name."""
-
-    def __init__(self, folders: Sequence[Path], is_edited: bool) -> None:
-        self._folders = folders
-        self._is_edited = is_edited
-        self._names = cache(files.folder_names)
-
-    def find(self, record: PhotoRecord) -> tuple[str, str]:
-        """The photo of a record, and that of its name; "" where there is none."""
-        typed = (with_suffix(each / record.image, self._names) for each in self._folders)
-        paths = (files.existing_path(path, self._names) for path in typed)
-        named, digest = str(next(filter(os.path.isfile, paths), "")), record.photo_digest
-        is_as_before = file_state(source_status(named)) == record.state and not record.is_by_person
-        is_same = not digest or is_as_before or (named and photo_digest(named) in ("", digest))
-        if named and is_same:
-            return named, named
-        found = self._by_digest.get(digest, "") if digest else ""
-        return found or (named if self._is_edited else ""), named
-
-    @cached_property
-    def _by_digest(self) -> dict[str, str]:
-        photos = map(str, photo_files(self._folders, ignore))
-        return {photo_digest(photo): photo for photo in photos}
