@@ -12,7 +12,7 @@ from contextlib import suppress
 from ctypes import CDLL
 from functools import partial
 from pathlib import Path
-from threading import Timer
+from threading import Lock, Timer
 
 from captioner import files
 from captioner.errors import UserError
@@ -36,10 +36,11 @@ _READY = "{ready}\n"  # What exiftool prints after each photo.
 
 
 class Exiftool:
-    """Runs one command after the other; starts a new process if the last died."""
+    """Runs one command after the other; starts a new process if the last died. Threads share it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
+        self._lock = Lock()
         self.is_there = shutil.which("exiftool") is not None
 
     def check(self) -> None:
@@ -53,7 +54,10 @@ class Exiftool:
         command = ["-q", "-q", *options, f"{photo}", "-echo3", _READY.strip(), "-execute"]
         if any("\n" in argument for argument in command):
             return "its name has a line break"
-        seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
+        with self._lock:
+            return self._answer(command, _SECONDS + photo.stat().st_size / _BYTES_A_SECOND)
+
+    def _answer(self, command: list[str], seconds: float) -> str:
         exiftool = self._process = self._process or _started()
         limit = Timer(seconds, exiftool.kill)
         limit.daemon = True  # An interrupted run does not wait for it.

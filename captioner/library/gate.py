@@ -27,7 +27,7 @@ SHARED = "the file beside it would be of another photo, too, and was not written
 class Library:
     """Photos with the words in them and beside them; a context manager, which ends exiftool.
 
-    It keeps nothing of a photo, but the names of the folders that it saw last.
+    Threads may share it. It keeps nothing of a photo, but the names of the folders it saw last.
 
     photos: all of a run, to find those that would share a sidecar or text: they get none.
     overwrite: replace people's words, of which copies are kept.
