@@ -4,7 +4,7 @@ import mimetypes
 import os
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -67,22 +67,23 @@ class Beside:
         return self._alike(photo.with_suffix(""))
 
     def _alike(self, path: Path) -> list[Path]:
-        names = self._names(path.parent).get(_folded(path.name), ())
-        return [path.with_name(name) for name in names]
+        names = self._names(path.parent).get(_folded(path.name), "")
+        return [path.with_name(name) for name in names.split("/") if name]
 
 
-def _names(folder: Path) -> Mapping[str, Sequence[str]]:
-    """The names in a folder by the form that file systems which ignore case compare.
+def _names(folder: Path) -> Mapping[str, str]:
+    """The names in a folder, joined by /, by the form that file systems which ignore case compare.
 
     Those of photos and others also by their stems, but of sidecars, texts and their copies.
     """
-    names: dict[str, list[str]] = {}
+    names: dict[str, str] = {}
     with suppress(OSError, ValueError):
         for name in sorted(os.listdir(folder)):
             stem, ending = os.path.splitext(name)
             is_beside = {ending.lower(), os.path.splitext(stem)[1].lower()} & {*ENDINGS}
             for form in {name, name if is_beside else stem}:
-                names.setdefault(_folded(form), []).append(name)
+                form = _folded(form)
+                names[form] = f"{names[form]}/{name}" if form in names else name
     return names
 
 

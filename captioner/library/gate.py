@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 from typing_extensions import Self
@@ -49,13 +49,15 @@ class Library:
         if places.embed:
             self._exiftool.check()
         if not dry_run:
-            ends = (*ENDINGS, TEMPORARY)
-            files.remove_leftovers(Path(name).with_suffix(end) for name in photos for end in ends)
+            folders = {os.path.dirname(photo) for photo in photos}
+            names = product(folders, (f"a{end}" for end in (*ENDINGS, TEMPORARY)))
+            files.remove_leftovers(Path(*each) for each in names)
         firsts, self._shared, self.notes = dict[int, str](), set[str](), list[str]()
         for photo in photos:
             for option, path in self.files(photo).items():
                 first = firsts.setdefault(hash(path), photo)
-                if option != "embed" and files.real_path(first) != files.real_path(photo):
+                is_same = first == photo or files.real_path(first) == files.real_path(photo)
+                if option != "embed" and not is_same:
                     self._shared.add(path)
                     example = f"such as {path} of {first} and of {photo}; rename one"
         if self._shared:
