@@ -10,7 +10,7 @@ from pathlib import Path
 from captioner import files
 from captioner.data.example import Problems
 from captioner.data.table import BY_CAPTIONER, TableRow, table_rows, with_suffix
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.library import SHARED, Library
 from captioner.outcomes import in_background
 from captioner.outputs.descriptions import Descriptions, words_of
@@ -24,6 +24,7 @@ from captioner.vision.shards import source_status
 
 _WRITERS = 2  # Threads.
 _KINDS = {"xmp": "sidecars", "text": "texts", "embed": "photos"}
+_FOLLOWING = "`captioner caption --resume` with the table lets their sidecars and texts follow"
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
@@ -42,6 +43,11 @@ def write_captions(
     language: of people's rows which name none.
     """
     rows = _Rows(table, images, language, report, options.edited)
+    for sentence in Library(dry_run=options.dry_run).follow(rows.moved):
+        report(sentence)
+    if rows.traded:
+        count = counted(len(rows.traded), "photo")
+        report(f"{count} took the name of another, {rows.traded[0]} the first: {_FOLLOWING}")
     counts = Counter({"not written": rows.problems})
     photos = {photo: photo for photo in rows.photos.values()}
     with closing(Descriptions("", Run(options, photos, report))) as descriptions:
@@ -103,6 +109,8 @@ class _Rows:
     """The rows of a table that count, each of a photo.
 
     photos: names by the number of the row. problems: how many rows were left out.
+    moved: new names of photos by their old ones, which are free. traded: photos with other names
+        than in the table, which other photos have or had.
     """
 
     def __init__(
@@ -115,8 +123,12 @@ class _Rows:
         self._names = cache(files.folder_names)
         problems = Problems("skip", f"table {table}")
         chosen: dict[str, tuple[bool, int]] = {}
+        known, renamed = set[str](), dict[str, str]()
         for number, row, record in self._read(problems):
             photo, named = self._find(record)
+            olds = [named] if named else [str(each / record.image) for each in self._folders]
+            known.update(olds)
+            renamed |= dict.fromkeys(olds, photo) if photo not in ("", named) else {}
             rank = record.is_by_person, number
             if photo:
                 chosen[photo] = max(chosen.get(photo, rank), rank)
@@ -126,6 +138,9 @@ class _Rows:
             else:
                 problems.add("missing image: see --images", f"{row.image}, {row.record}")
         self.photos = {number: photo for photo, (_, number) in chosen.items()}
+        free = {old for old, new in renamed.items() if not (os.path.exists(old) or new in known)}
+        self.moved = {old: renamed[old] for old in free}
+        self.traded = sorted({*renamed.values()} - {*self.moved.values()})
         for sentence in problems.sentences:
             report(sentence)
         self.problems = len(problems)

@@ -75,6 +75,27 @@ def test_a_sidecar_with_a_rating_follows_its_photo(folder: Path) -> None:
         assert described(f"{name}.png") == [captions[f"{other}.png"]]
 
 
+def test_write_lets_a_rating_follow_a_renamed_photo_and_names_traded_ones(
+    folder: Path, capsys: Output
+) -> None:
+    assert main([*CAPTION, ".", "--jsonl", "o.jsonl", "--xmp"]) == 0
+    caption = records()["a.png"]["caption"]
+    rating = '<rdf:Description xmlns:xmp="http://ns.adobe.com/xap/1.0/" xmp:Rating="4" '
+    sidecar = Path("a.xmp").read_text().replace("<rdf:Description ", rating)
+    Path("a.xmp").write_text(sidecar)
+    rename(a="z")
+    for _ in range(2):
+        assert main(["write", "o.jsonl", "--xmp"]) == 0
+        assert 'Rating="4"' in Path("z.xmp").read_text()
+        assert described("z.png") == [caption]
+        assert not Path("a.xmp").exists()
+    capsys.readouterr()
+    rename(z="b", b="a")
+    assert main(["write", "o.jsonl", "--xmp"]) == 0
+    assert "2 photos took the name of another, a.png the first" in capsys.readouterr().err
+    assert described("b.png") == [caption]
+
+
 def test_a_replaced_photo_gets_nobodys_caption_unless_it_is_the_same_edited(
     folder: Path, capsys: Output
 ) -> None:
