@@ -155,8 +155,9 @@ def train_run(
             processes,
             validation,
             origin_of(task, processes),
+            resume,
         )
-        position = trainer.train(resume)
+        position = trainer.train()
         if processes.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL
