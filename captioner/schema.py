@@ -10,9 +10,9 @@ YAML, saved JSON, the command line's options and `docs/configuration.md` are mad
 import os
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -88,12 +88,33 @@ class Config(BaseModel):
 
 
 class Kinds(Config):
-    """The base of several kinds of config; messages know the fields of all."""
+    """The base of several kinds of config, which the value of one of their fields tells apart.
+
+    That field has a default. `Annotated[SerializeAsAny[Base], BeforeValidator(Base.of_kind)]` is
+    the type of a section of any kind.
+    """
+
+    chosen_by: ClassVar[str]  # That field.
+    kinds: ClassVar[dict[str, type[Config]]]  # By its value, or by the value's start, "timm/".
+
+    @classmethod
+    def of_kind(cls, fields: object) -> Self:
+        """Validate fields as the kind that they name; what is no mapping is pydantic's to refuse.
+
+        Raises `ValueError` with the nearest names for a kind that is not there.
+        """
+        if not isinstance(fields, Mapping):
+            return fields  # type: ignore[return-value]
+        value = fields.get(cls.chosen_by, cls.model_fields[cls.chosen_by].default)
+        start = "".join(str(value).partition("/")[:2])
+        if start not in cls.kinds:
+            raise ValueError(f"{cls.chosen_by} {not_one_of(value, cls.kinds)}")
+        return cls.kinds[start].model_validate(dict(fields))  # type: ignore[return-value]
 
     @classmethod
     def field_names(cls) -> list[str]:
-        """Its fields and those of the kinds below it."""
-        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
+        """The fields of all kinds."""
+        return sorted({name for kind in cls.kinds.values() for name in kind.model_fields})
 
 
 class Section(Config):
@@ -193,8 +214,7 @@ def error_sentence(error: ErrorDetails, place: tuple[int | str, ...]) -> str:
         return f"field {path!r} is missing"
     if code == "literal_error":
         names = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
-        near = did_you_mean(near_names(value, names.split(", ")))
-        return f"{path} {_show(value)} is not one of {names}{near}"
+        return f"{path} {not_one_of(value, names.split(', '))}"
     if code == "value_error":  # It begins with the name of a field.
         sentence = str(error["ctx"]["error"])
         return f"{path}{'.' if sentence[0].islower() else ': '}{sentence}".removeprefix(".")
@@ -204,6 +224,12 @@ def error_sentence(error: ErrorDetails, place: tuple[int | str, ...]) -> str:
     if code in ("model_type", "model_attributes_type"):  # Pydantic's messages name classes.
         words = "should be fields with values"
     return f"{path} {words[0].lower()}{words[1:]}, found {_show(value)}".strip()
+
+
+def not_one_of(value: object, names: Collection[str]) -> str:
+    """The end of a message: "'kat' is not one of cat, dog; did you mean 'cat'?"."""
+    near = did_you_mean(near_names(value, names))
+    return f"{_show(value)} is not one of {', '.join(names)}{near}"
 
 
 def _unknown_field(kind: type[Config], *place: str) -> str:

@@ -22,11 +22,10 @@ from pydantic.fields import FieldInfo
 from captioner.cli.main import build_parser
 from captioner.cli.program import run_program
 from captioner.files import write_text
-from captioner.models.caption_config import KINDS, CaptionDecoderConfig
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.translation_task import TranslationRecipe
-from captioner.schema import Config, choices, plain_type, section_of
-from captioner.vision.families import FAMILIES
+from captioner.schema import Config, Kinds, choices, plain_type, section_of
+from captioner.vision.encoder_config import EncoderConfig
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -36,13 +35,13 @@ def sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[C
     yield prefix, kind
     for name, field in kind.model_fields.items():
         section = section_of(field.annotation)
-        if section is CaptionDecoderConfig:
-            for kind_name, config in KINDS.items():
+        if section is not None and issubclass(section, Kinds):
+            for kind_name, config in section.kinds.items():
                 yield from sections(config, f"{name} ({kind_name})")
         elif section is not None:
             yield from sections(section, f"{prefix}.{name}" if prefix else name)
         if section is EncoderRecipe:
-            for config in dict.fromkeys(family.config for family in FAMILIES):
+            for config in dict.fromkeys(EncoderConfig.kinds.values()):
                 yield f"{name} ({config.__name__.removesuffix('Config')})", config
 
 

@@ -22,7 +22,7 @@ from translation_samples import CONFIGS, SIZE
 
 from captioner.backends.torch_captions import make_decoder
 from captioner.backends.torch_translations import make_model
-from captioner.models.caption_config import decoder_config
+from captioner.models.caption_config import CaptionDecoderConfig
 from captioner.models.caption_losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.models.translation_model import TranslationLoss, TranslationObjective
 from captioner.text.token_batches import TranslationBatch, collate_sources
@@ -110,7 +110,9 @@ def test_a_captioner_is_trained(fields: dict[str, Any], monkeypatch: pytest.Monk
         with torch.device(DEVICE):
             encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
             encoder.freeze(1, batch_norm=True)
-            decoder = make_decoder(decoder_config({**fields, "memory_size": 512}), WORDS)
+            decoder = make_decoder(
+                CaptionDecoderConfig.of_kind({**fields, "memory_size": 512}), WORDS
+            )
             loss = CaptioningLoss(decoder, ObjectiveConfig(), encoder)
         make_steps(gpu, loss, batch, monkeypatch)
 

@@ -25,8 +25,8 @@ from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.module_weights import fill
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.vision.encoder import Encoder, torchvision_weights
+from captioner.vision.encoder_config import EncoderConfig, TorchvisionConfig
 from captioner.vision.encoder_families import make_encoder
-from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import write_weights
 
@@ -163,7 +163,7 @@ def _encoder(path: Path, tensors: Mapping[str, Tensor], given: str | None) -> En
     The tutorial's is a ResNet-101 without its last two layers, whose map is pooled to 14x14.
     """
     if given in TORCHVISION:
-        encoder = make_encoder(encoder_config({"name": TORCHVISION[given]}))
+        encoder = make_encoder(EncoderConfig.of_kind({"name": TORCHVISION[given]}))
         state = torchvision_weights(given, "IMAGENET1K_V1")
         fill(encoder, encoder.own_tensors(state), f"torchvision's weights do not fit {given}")
         return encoder
@@ -173,7 +173,7 @@ def _encoder(path: Path, tensors: Mapping[str, Tensor], given: str | None) -> En
             known = ", ".join(TORCHVISION)
             raise UserError(f"encoder {given!r} is neither a file nor one of {known}")
         tensors = read_checkpoint(path)
-    encoder = make_encoder(encoder_config({"name": "torchvision/resnet101", "map_size": 14}))
+    encoder = make_encoder(TorchvisionConfig(name="torchvision/resnet101", map_size=14))
     # Files from before torch 0.4.1 do not count batches.
     state = {name: torch.tensor(0) for name in encoder.state_dict() if name.endswith("_tracked")}
     theirs = _beside(tensors, "resnet.0.weight")

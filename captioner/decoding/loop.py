@@ -1,9 +1,9 @@
 """The steps of the decoder loop in torch, with its strategies."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -210,17 +210,20 @@ def advance(
     return extended, choices, live.sum(dim=1).masked_fill(is_nan, -1)
 
 
-@dataclass
+@dataclass(frozen=True)
 class TorchStepper:
-    """The `Stepper` of a decoder. extend: `advance` with its other arguments."""
+    """The `Stepper` of a decoder.
+
+    rules_of: the rules of each step, the last those of all later ones, as tensors; given V.
+    extend: `advance` with its other arguments.
+    """
 
     decoder: Decoder
     memory: Memory
     start_token: int
-    constraints: Constraints
+    rules_of: Callable[[int], list[Rules]]
     drops_finished: bool
     extend: Callable[..., Advanced[Beam]]
-    rules: Sequence[Rules] = ()
 
     @property
     def batch_size(self) -> int:
@@ -242,10 +245,8 @@ class TorchStepper:
     def advance(self, beam: Beam) -> Advanced[Beam]:
         """Extend every row by a token."""
         step = self.decoder.step(beam.history[..., -1], beam.state)
-        if not self.rules:
-            steps = self.constraints.steps(step.logits.shape[-1])
-            self.rules = [to_device(rules, step.logits.device) for rules in steps]
-        return self.extend(step, beam, rules=self.rules[: beam.history.shape[-1]][-1])
+        rules = self.rules_of(step.logits.shape[-1])
+        return self.extend(step, beam, rules=rules[: beam.history.shape[-1]][-1])
 
     def narrow(self, beam: Beam, width: int) -> Beam:
         """Keep the first `width` rows of each source."""
@@ -299,8 +300,9 @@ def decode(
         length_normalisation=length_normalisation,
         keep_attention=keep_attention or coverage_penalty > 0,
     )
-    drops_finished = strategy.drops_finished
-    stepper = TorchStepper(decoder, memory, start, constraints, drops_finished, extend)
+    device, drops_finished = memory.values.device, strategy.drops_finished
+    rules_of = cache(lambda size: [to_device(each, device) for each in constraints.steps(size)])
+    stepper = TorchStepper(decoder, memory, start, rules_of, drops_finished, extend)
     mask = None
     if coverage_penalty > 0 and memory.mask is not None:
         mask = memory.mask.cpu().numpy()  # (B, L)

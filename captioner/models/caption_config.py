@@ -1,23 +1,22 @@
 """The configs of caption decoders, and of a captioner's networks; imports no torch."""
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 from typing_extensions import Self
 
-from captioner.errors import did_you_mean, near_names
 from captioner.models.score_config import ScoreConfig
 from captioner.schema import Config, Fraction, Kinds, Size
 from captioner.vision.encoder_config import EncoderConfig
-from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
 
 
 class CaptionDecoderConfig(Kinds):
     """Fields of every kind of decoder."""
 
-    kind: str
+    chosen_by = "kind"
+
+    kind: str = "lstm"
     embedding_size: int
     memory_size: Size = Field(512, description="D, of an annotation vector")
     selection: Literal["soft", "hard"]
@@ -79,25 +78,10 @@ class TransformerDecoderConfig(CaptionDecoderConfig):
         return self
 
 
-KINDS: dict[str, type[CaptionDecoderConfig]] = {
-    "lstm": DecoderConfig,
-    "transformer": TransformerDecoderConfig,
-}
-"""The config of each `CaptionDecoderConfig.kind`."""
-
-
-def decoder_config(values: object) -> object:
-    """Validate the fields of a decoder by its kind; for pydantic's validators."""
-    if not isinstance(values, Mapping):
-        return values
-    kind = values.get("kind", "lstm")
-    if not isinstance(kind, str) or kind not in KINDS:
-        near = did_you_mean(near_names(kind, KINDS))
-        raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}{near}")
-    return KINDS[kind].model_validate(dict(values))
-
-
-AnyDecoderConfig = Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)]
+CaptionDecoderConfig.kinds = {"lstm": DecoderConfig, "transformer": TransformerDecoderConfig}
+AnyDecoderConfig = Annotated[
+    SerializeAsAny[CaptionDecoderConfig], BeforeValidator(CaptionDecoderConfig.of_kind)
+]
 
 
 class CaptionNetworksConfig(Config):
@@ -105,6 +89,6 @@ class CaptionNetworksConfig(Config):
 
     model_config = ConfigDict(extra="ignore")
 
-    encoder: Annotated[SerializeAsAny[EncoderConfig], BeforeValidator(encoder_config)]
+    encoder: Annotated[SerializeAsAny[EncoderConfig], BeforeValidator(EncoderConfig.of_kind)]
     decoder: AnyDecoderConfig
     preprocessing: Preprocessing

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
-from captioner.errors import did_you_mean, near_names, refuse_errors
-from captioner.schema import Config
+from captioner.errors import refuse_errors
+from captioner.schema import Config, not_one_of
 
 if TYPE_CHECKING:
     from captioner.attention.scores import Score
@@ -37,8 +37,7 @@ def scores() -> dict[str, EntryPoint]:
 def _known(name: str) -> str:
     # The packages of an environment are read for other names alone.
     if name not in _CLASSES and name not in (known := scores()):
-        meant = did_you_mean(near_names(name, known))
-        raise ValueError(f"{name!r} is not one of {', '.join(known)}{meant}")
+        raise ValueError(not_one_of(name, known))
     return name
 
 

@@ -1,7 +1,7 @@
 """The captioning task: reads photos and captions, makes the captioner and its batches."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
 from captioner.files import write_json
 from captioner.model_folders import MODEL, VOCABULARY, ModelFolder
+from captioner.models.caption_decoder import Standardisation
 from captioner.models.caption_losses import CaptioningLoss
 from captioner.models.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
@@ -30,11 +31,12 @@ from captioner.runs.batches import CaptionBatches, chunks, digest_of
 from captioner.runs.caption_scores import REFERENCES, RESULTS, CaptionReward, scores_of
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import encoder_of, feature_stores
-from captioner.runs.photos import PixelRows, Rows, StoredRows, read_training
+from captioner.runs.photos import CaptionData, PixelRows, Rows, StoredRows, read_training
 from captioner.runs.start_model import Start
 from captioner.training.distributed import Processes
 from captioner.training.loop import Generated, Validated
 from captioner.training.optimizer import ParameterGroups
+from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import RANDOM
 
 STANDARDISED_BY = 256
@@ -46,11 +48,14 @@ class CaptionTask:
     """Trains a captioner; see `captioner.runs.run.Task`. Made by `make_caption_task`."""
 
     recipe: CaptioningRecipe
-    train: list[Example]
-    validation: list[Example]
     networks: TorchCaptions
     loss: CaptioningLoss
     data: list[str]
+    digest: str
+    batches: CaptionBatches
+    rows: Rows  # Of the validation split.
+    order: list[int]
+    validation: dict[int, Example]  # Those that could be read, by row.
     kind: str = field(default="captioner", init=False)
     pipeline_tag: str = field(default="image-to-text", init=False)
 
@@ -58,70 +63,6 @@ class CaptionTask:
     def captioner(self) -> Captioner:
         """The captioner of the networks."""
         return Captioner(self.networks, self.recipe.search)
-
-    def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
-        """Compute annotation vectors and make the batches.
-
-        Drops photos that could not be read; with photos in the step such a photo ends the run.
-        """
-        recipe = self.recipe
-        networks = self.networks.to(processes.device)
-        instances = None
-        with processes.fail_together():
-            if recipe.data.instances is not None:
-                instances = CocoInstances([recipe.data.instances])
-                instances.known_categories(read_synonyms())  # Refuses one without synonyms.
-        self.loss.to(processes.device)
-        self.digest = digest_of([(e.image_id, e.captions) for e in (*self.train, *self.validation)])
-        if processes.is_main:
-            networks.vocabulary.save(folder / VOCABULARY)
-        workers = loading_workers(processes.device, processes.local_world_size)
-        self.rows: Rows
-        train_rows: Rows
-        if recipe.photos_in_step:
-            precision = "float32" if recipe.encoder.train else recipe.features.precision
-            self.rows = PixelRows(
-                self.validation,
-                recipe.preprocessing,
-                networks.encoder,
-                recipe.augmentation,
-                precision,
-                workers=workers,
-            )
-            train_rows = replace(self.rows, examples=self.train)
-        else:
-            splits = {"train": self.train, "validation": self.validation}
-            stores = feature_stores(recipe, networks.encoder, splits, processes, folder)
-            workers = min(2, workers)  # Stored rows need no more.
-            dtype = torch.float16 if processes.device.type == "cuda" else torch.float32
-            train_rows = StoredRows(stores["train"], dtype, workers=workers)
-            self.rows = StoredRows(stores["validation"], workers=workers)
-        photos = train_rows.readable
-        self.order = self.rows.readable
-        longest = recipe.data.maximum_length
-        self.words = [[words[:longest] for words in each.words] for each in self.validation]
-        self.validation = [self.validation[row] for row in self.order]
-        with processes.fail_together(), torch.no_grad():
-            if not photos or len(self.validation) < 2:
-                raise UserError(
-                    f"{counted(len(photos), 'photo')} to train on and {len(self.validation)} to "
-                    "validate on are too few: CIDEr-D needs two"
-                )
-            if recipe.start_from is None and not resumed:
-                self._fit_standardisation(train_rows, photos)
-        words, map_shape = networks.vocabulary, networks.map_shape
-        self.batches = CaptionBatches(
-            self.train, photos, words, train_rows, recipe, instances, map_shape, workers
-        )
-
-    def _fit_standardisation(self, rows: Rows, photos: list[int]) -> None:
-        """Measure the mean and deviation of the annotation vectors on some of the photos."""
-        standardisation = self.networks.decoder.standardisation
-        if standardisation is not None:
-            count = min(len(photos), STANDARDISED_BY)
-            few = [photos[place * len(photos) // count] for place in range(count)]
-            # Workers are persistent: they would idle until the run ends.
-            standardisation.fit(replace(rows, workers=0).annotations(chunks(few, 32)))
 
     @property
     def parameter_groups(self) -> ParameterGroups:
@@ -135,9 +76,11 @@ class CaptionTask:
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[Generated]:
         """Captions of batches of validation photos, and the cross-entropy of people's."""
+        longest = self.recipe.data.maximum_length
         for rows, annotations in zip(batches, self.rows.annotations(batches), strict=True):
             captions = self.captioner.caption_annotations(annotations)
-            pairs = [(place, words) for place, row in enumerate(rows) for words in self.words[row]]
+            texts = [self.validation[row].words for row in rows]
+            pairs = [(place, words[:longest]) for place, each in enumerate(texts) for words in each]
             terms: list[float] = []
             for part in chunks(pairs, self.recipe.validation.batch_size):
                 places, words = zip(*part, strict=True)
@@ -147,12 +90,12 @@ class CaptionTask:
 
     def score(self, captions: list[str]) -> Validated:
         """Score the validation captions."""
-        scores = scores_of(captions, self.validation)
+        scores = scores_of(captions, list(self.validation.values()))
         return Validated(scores, captions, record=scores, pictures=self._pictures())
 
     def _pictures(self) -> dict[str, Array]:
         """Captions and maps of the first eight validation photos, for TensorBoard."""
-        few = self.validation[:8] if self.recipe.training.tensorboard else []
+        few = list(self.validation.values())[:8] if self.recipe.training.tensorboard else []
         found = self.captioner.caption([each.source for each in few], on_error="skip")
         return {
             f"photos/{example.name}": np.asarray(caption.panels(caption.text))
@@ -163,10 +106,11 @@ class CaptionTask:
     def save(self, folder: Path, captions: Sequence[str]) -> None:
         """Save the captioner, the captions in COCO's result format, and people's."""
         save_model(self.captioner, folder / MODEL)
-        names = [example.image_id for example in self.validation]
+        examples = self.validation.values()
+        names = [example.image_id for example in examples]
         write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
-        images = [{"id": e.image_id, "file_name": e.name} for e in self.validation]
-        texts = enumerate((e.image_id, text) for e in self.validation for text in e.captions)
+        images = [{"id": e.image_id, "file_name": e.name} for e in examples]
+        texts = enumerate((e.image_id, text) for e in examples for text in e.captions)
         rows = [{"id": id_, "image_id": image, "caption": text} for id_, (image, text) in texts]
         write_json(folder / REFERENCES, {"images": images, "annotations": rows})
 
@@ -180,8 +124,14 @@ class CaptionTask:
         return ["it has no confidence yet; captioner calibrate fits one"]
 
 
-def make_caption_task(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> CaptionTask:
-    """Read the data, learn the words, make the captioner and its loss. folder: of the run."""
+def make_caption_task(
+    recipe: CaptioningRecipe, folder: Path, resumed: bool
+) -> Callable[[Processes], CaptionTask]:
+    """Read the data, learn the words, make the captioner and its loss. folder: of the run.
+
+    Returns the function that makes the task, in the locked folder. It computes annotation vectors
+    and drops photos that could not be read; with photos in the step such a photo ends the run.
+    """
     photos = read_training(recipe.data, recipe.validation.images)
     sentences = [*photos.counts(recipe.data.maximum_length), *photos.problems]
     start = Start(recipe.start_from, folder if resumed else None)
@@ -198,7 +148,67 @@ def make_caption_task(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> 
     networks = TorchCaptions(encoder, decoder, vocabulary, recipe.preprocessing)
     start.fill(networks, photos.captions, with_encoder=recipe.encoder.train)
     loss = make_loss(networks, recipe, photos.train)
-    return CaptionTask(recipe, photos.train, photos.validation, networks, loss, sentences)
+
+    def make_task(processes: Processes) -> CaptionTask:
+        networks.to(processes.device)
+        loss.to(processes.device)
+        instances = None
+        with processes.fail_together():
+            if recipe.data.instances is not None:
+                instances = CocoInstances([recipe.data.instances])
+                instances.known_categories(read_synonyms())  # Refuses one without synonyms.
+        if processes.is_main:
+            vocabulary.save(folder / VOCABULARY)
+        train_rows, rows = make_rows(recipe, photos, networks.encoder, processes, folder)
+        readable = train_rows.readable
+        validation = {row: photos.validation[row] for row in rows.readable}
+        with processes.fail_together(), torch.no_grad():
+            if not readable or len(validation) < 2:
+                raise UserError(
+                    f"{counted(len(readable), 'photo')} to train on and {len(validation)} to "
+                    "validate on are too few: CIDEr-D needs two"
+                )
+            standardisation = networks.decoder.standardisation
+            if standardisation is not None and recipe.start_from is None and not resumed:
+                _fit_standardisation(standardisation, train_rows)
+        shape, workers = networks.map_shape, train_rows.workers
+        batches = CaptionBatches(
+            photos.train, readable, vocabulary, train_rows, recipe, instances, shape, workers
+        )
+        digest = digest_of([(e.image_id, e.captions) for e in (*photos.train, *photos.validation)])
+        order = list(validation)
+        return CaptionTask(
+            recipe, networks, loss, sentences, digest, batches, rows, order, validation
+        )
+
+    return make_task
+
+
+def make_rows(
+    recipe: CaptioningRecipe, photos: CaptionData, encoder: Encoder, processes: Processes, run: Path
+) -> tuple[Rows, Rows]:
+    """Photos, or stored annotation vectors: of the training and of the validation split."""
+    workers = loading_workers(processes.device, processes.local_world_size)
+    if recipe.photos_in_step:
+        precision = "float32" if recipe.encoder.train else recipe.features.precision
+        read, augmentation = recipe.preprocessing, recipe.augmentation
+        rows = PixelRows(photos.train, read, encoder, augmentation, precision, workers=workers)
+        return rows, replace(rows, examples=photos.validation)
+    splits = {"train": photos.train, "validation": photos.validation}
+    stores = feature_stores(recipe, encoder, splits, processes, run)
+    workers = min(2, workers)  # Stored rows need no more.
+    dtype = torch.float16 if processes.device.type == "cuda" else torch.float32
+    train = StoredRows(stores["train"], dtype, workers=workers)
+    return train, StoredRows(stores["validation"], workers=workers)
+
+
+def _fit_standardisation(standardisation: Standardisation, rows: Rows) -> None:
+    """Measure the mean and deviation of the annotation vectors on some of the photos."""
+    photos = rows.readable
+    count = min(len(photos), STANDARDISED_BY)
+    few = [photos[place * len(photos) // count] for place in range(count)]
+    # Workers are persistent: they would idle until the run ends.
+    standardisation.fit(replace(rows, workers=0).annotations(chunks(few, 32)))
 
 
 def make_loss(

@@ -13,7 +13,7 @@ from captioner.models.caption_losses import ObjectiveConfig
 from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Section, Seed, Size
 from captioner.training.config import TrainingConfig
 from captioner.vision.encoder_config import EncoderConfig
-from captioner.vision.families import encoder_config, family_of
+from captioner.vision.encoder_families import ENCODERS
 from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]
@@ -89,12 +89,12 @@ class EncoderRecipe(Section):
         if not isinstance(values, Mapping):
             return values
         ours = set(cls.model_fields) - {"name"}
-        sizes = encoder_config({name: values[name] for name in values if name not in ours})
+        sizes = EncoderConfig.of_kind({name: values[name] for name in values if name not in ours})
         return {**values, **dict(sizes)}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        stages = family_of(self.name).encoder.stages
+        stages = ENCODERS[type(self.config)].stages
         if self.train_from > stages:
             raise ValueError(f"train_from {self.train_from} is not at most {stages}")
         return self
@@ -107,7 +107,7 @@ class EncoderRecipe(Section):
     @property
     def config(self) -> EncoderConfig:
         """The network as the encoder takes it."""
-        return family_of(self.name).config(name=self.name, **(self.model_extra or {}))
+        return EncoderConfig.of_kind({"name": self.name, **(self.model_extra or {})})
 
 
 class FeaturesConfig(Section):

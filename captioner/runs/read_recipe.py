@@ -16,8 +16,8 @@ from captioner.model_folders import ModelFolder, model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TASK, TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
-from captioner.vision.encoder_families import make_encoder
-from captioner.vision.families import family_of
+from captioner.vision.encoder_config import EncoderConfig
+from captioner.vision.encoder_families import ENCODERS, make_encoder
 
 FINE_TUNING = Path(__file__).with_name("fine_tuning.yaml")
 """Adapts a model to photos and captions."""
@@ -96,18 +96,17 @@ def with_encoder_sections(mapping: JsonObject) -> JsonObject:
     sections = "encoder", "decoder", "preprocessing"
     encoder, decoder, preprocessing = (mapping.get(name, {}) for name in sections)
     try:
-        family = family_of(encoder.get("name", "vgg19"))
+        config = EncoderConfig.of_kind({"name": encoder["name"]} if "name" in encoder else {})
     except ValueError:  # Validation names it.
         return mapping
-    config = family.config.model_validate({"name": encoder["name"]} if "name" in encoder else {})
-    published = family.encoder.published_preprocessing(config)
+    family = ENCODERS[type(config)]
+    published = family.published_preprocessing(config)
     defaults = to_mapping(published)
     size = preprocessing.get("size")
     if isinstance(size, int) and preprocessing.get("resize", published.resize) == "crop":
         defaults["resize_shorter"] = published.resize_shorter * size // published.size
     if "memory_size" not in decoder:
-        has_one_size = hasattr(family.encoder, "annotation_size")
-        sized = family.encoder if has_one_size else make_encoder(config)
+        sized = family if hasattr(family, "annotation_size") else make_encoder(config)
         decoder = {**decoder, "memory_size": sized.annotation_size}
     return {**mapping, "decoder": decoder, "preprocessing": {**defaults, **preprocessing}}
 

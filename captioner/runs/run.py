@@ -36,7 +36,7 @@ Recipe = CaptioningRecipe | TranslationRecipe
 
 
 class Task(Protocol):
-    """A model with its data, which it reads when made, before the run's folder is locked.
+    """A model on its device, with its data.
 
     kind, pipeline_tag: of the model, for its card, which also has the sentences of `data`.
     order: the rows to validate on. digest: of the training and validation data.
@@ -58,14 +58,11 @@ class Task(Protocol):
 
     @property
     def batches(self) -> AnyBatches:
-        """The training data, once prepared."""
+        """The training data."""
 
     @property
     def parameter_groups(self) -> ParameterGroups | None:
         """Groups of the optimiser; None for all parameters in one."""
-
-    def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
-        """Move to the device and make the batches."""
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[Generated]:
         """Generate texts for batches of the rows of `order`, and measure their references."""
@@ -94,11 +91,11 @@ CHANGEABLE = (
 )
 """Fields that may change on resuming."""
 
-TASKS: dict[type[Recipe], Callable[[Any, Path, bool], Task]] = {
+TASKS: dict[type[Recipe], Callable[[Any, Path, bool], Callable[[Processes], Task]]] = {
     CaptioningRecipe: make_caption_task,
     TranslationRecipe: make_translation_task,
 }
-"""Makes the task of a recipe."""
+"""Reads the data of a recipe, and returns what makes its task once the run's folder is locked."""
 
 
 def train_run(
@@ -124,14 +121,14 @@ def train_run(
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
             stack.callback(gc.unfreeze)
             with _without_collection():
-                task = TASKS[type(recipe)](recipe, folder, resumed)
+                make_task = TASKS[type(recipe)](recipe, folder, resumed)
         with processes.fail_together():
             if processes.is_main:
                 stack.enter_context(lock(folder / ".lock", f"run {folder}"))
                 for place in (folder, folder / MODEL):
                     remove_temporaries(place, age=0)
                 write_json(folder / RECIPE_FILE, to_mapping(recipe))
-        task.prepare(folder, processes, resumed)
+        task = make_task(processes)
         began = read_log(folder, "run")[:1] if resumed else []
         if processes.is_main and any(record["run"]["data"] != task.digest for record in began):
             advice = f"to begin anew, --start-from {folder} with another --out"
@@ -155,8 +152,9 @@ def train_run(
             processes,
             validation,
             origin_of(task, processes),
+            resume,
         )
-        position = trainer.train(resume)
+        position = trainer.train()
         if processes.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL

@@ -1,6 +1,6 @@
 """The translation task: its config, text, vocabularies, translator and batches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -151,7 +151,8 @@ class TranslationTask:
     """Trains a translator; see `captioner.runs.run.Task`. Made by `make_translation_task`."""
 
     recipe: TranslationRecipe
-    examples: list[PairExample]
+    batches: TranslationBatches
+    order: list[int]
     validation: list[SentencePair]
     references: list[PairExample]
     translator: Translator
@@ -161,19 +162,6 @@ class TranslationTask:
     kind: str = field(default="translator", init=False)
     pipeline_tag: str = field(default="translation", init=False)
     parameter_groups: None = field(default=None, init=False)
-
-    def prepare(self, folder: Path, processes: Processes, resumed: bool) -> None:
-        """Save the vocabularies and make the batches."""
-        self.loss.to(processes.device)
-        if processes.is_main and not resumed:
-            save_vocabularies(folder, self.translator.source, self.translator.target)
-        # Similar lengths are together, which needs less padding.
-        rows = range(len(self.validation))
-        self.order = sorted(rows, key=lambda row: len(self.validation[row].source))
-        # Sentences need no more than two workers.
-        workers = min(2, loading_workers(processes.device, processes.local_world_size))
-        tokens, seed = self.recipe.data.batch_tokens, self.recipe.training.seed
-        self.batches = TranslationBatches(self.examples, tokens, seed, workers)
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[Generated]:
         """Translations of batches of validation sources, and the cross-entropy of references."""
@@ -206,8 +194,11 @@ class TranslationTask:
 
 def make_translation_task(
     recipe: TranslationRecipe, folder: Path, resumed: bool
-) -> TranslationTask:
-    """Read the text, learn the vocabularies, make the translator. folder: of the run."""
+) -> Callable[[Processes], TranslationTask]:
+    """Read the text, learn the vocabularies, make the translator. folder: of the run.
+
+    Returns the function that makes the task, in the locked folder.
+    """
     sacrebleu_metrics()  # Its package may be missing.
     (training, training_problems), (validation, validation_problems) = read_texts(recipe.data)
     start = None
@@ -248,7 +239,22 @@ def make_translation_task(
     loss = TranslationLoss(model, recipe.objective)
     references, _ = encode_pairs(few, source, target, length)
     digest = digest_of([(pair.source, pair.target) for pair in (*training, *few)])
-    return TranslationTask(recipe, examples, few, references, translator, loss, sentences, digest)
+    # Similar lengths are together, which needs less padding.
+    order = sorted(range(len(few)), key=lambda row: len(few[row].source))
+
+    def make_task(processes: Processes) -> TranslationTask:
+        loss.to(processes.device)
+        if processes.is_main and not resumed:
+            save_vocabularies(folder, source, target)
+        # Sentences need no more than two workers.
+        workers = min(2, loading_workers(processes.device, processes.local_world_size))
+        tokens, seed = recipe.data.batch_tokens, recipe.training.seed
+        batches = TranslationBatches(examples, tokens, seed, workers)
+        return TranslationTask(
+            recipe, batches, order, few, references, translator, loss, sentences, digest
+        )
+
+    return make_task
 
 
 def tokens_per_word(vocabulary: SentenceVocabulary, texts: Sequence[str]) -> float:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass
 class Trainer:
-    """A run in one process: what it trains, and its position, which only the trainer changes.
+    """A run in one process: what it trains, its log, and its position, which it alone changes.
 
     The gradient of a step is that of the mean loss over its examples, however many parts and
     processes they are divided among. In float16 gradients are scaled (Micikevicius et al. 2018,
@@ -81,6 +81,11 @@ class Trainer:
     optimizer: as from `make_optimizer`. processes: those that train together; default: this one,
         on a CPU.
     origin: what makes the run, for the log: machine, versions, data.
+    resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
+        run: bit for bit on a CPU with one or two processes, up to rounding with more.
+
+    The caller seeds torch before making the model. Each process has torch's generator in the
+    checkpoint. Raises `UserError` where there is nothing to train on.
     """
 
     model: nn.Module
@@ -91,22 +96,53 @@ class Trainer:
     processes: Processes = field(default_factory=Processes)
     validation: Validation | None = None
     origin: Mapping[str, object] | None = None
-    position: Position = field(default_factory=Position, init=False)
-    log: RunLog | None = field(default=None, init=False)  # None but in process 0.
-    is_stop_requested: bool = field(default=False, init=False)
+    resume: InitVar[bool] = False
 
-    def train(self, resume: bool = False) -> Position:
+    def __post_init__(self, resume: bool) -> None:
+        config, processes = self.config, self.processes
+        for group in self.optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+        self.path = self.folder / CHECKPOINT
+        self.average = Average(self.model, config.average)
+        self.log: RunLog | None = None  # In process 0.
+        self.is_stop_requested = False
+        with processes.fail_together():
+            if len(self.data) == 0:
+                raise UserError("there is nothing to train on: the training set has no batches")
+            if processes.world_size > 1:
+                torch.manual_seed(seed_of(config.seed, processes.rank) >> 1)  # dropout's
+            position, logged_step = Position(), None
+            if resume and os.path.exists(self.path):
+                rank, world_size, average = processes.rank, processes.world_size, self.average
+                position = checkpoint.load_checkpoint(
+                    self.path, self.model, self.optimizer, average.tensors, rank, world_size
+                )
+                is_within = position.step_in_epoch > 0
+                logged_step = position.step - is_within  # A record of this step is logged again.
+                epoch = position.epoch + is_within
+                print(f"going on after step {position.step} (epoch {epoch})", flush=True)
+            if processes.is_main:
+                self.log = RunLog(self.folder, logged_step, config.tensorboard)
+                if self.origin not in [None, *(record.get("run") for record in self.log.kept)]:
+                    self.log.write({"step": logged_step or 0, "run": self.origin})
+                warn_of_spans(config, config.epochs * len(self.data))
+        self.position = position
+        self._loss = processes.wrap(_Loss(self.model, config.precision))
+        self._parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        self._device = self._parameters[0].device
+        is_float16 = config.precision == "float16"
+        self.scaler = torch.amp.GradScaler(self._device.type, enabled=is_float16)
+        if position.scaling:
+            self.scaler.load_state_dict(position.scaling)
+        self.reports = StepReports(self._parameters, self.scaler, processes, position)
+        self._set_learning_rate(max(0, position.step - 1))
+        self.save_time, self.saved_step = time.monotonic(), position.step
+
+    def train(self) -> Position:
         """Train; returns the position at which the run ended.
 
-        resume: continue from the checkpoint, if there is one. The result is that of an
-            uninterrupted run: bit for bit on a CPU with one or two processes, up to rounding with
-            more.
-
-        The caller seeds torch before making the model. Each process has torch's generator in the
-        checkpoint. Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new
-        checkpoint.
+        Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint.
         """
-        self.begin(resume)
         validation = self.validation
         with self.stopping_on_signals():
             if validation is not None and validation.before and not self.position.scores:
@@ -114,46 +150,6 @@ class Trainer:
             while not self.position.is_finished(self.config):
                 self.epoch()
         return self.position
-
-    def begin(self, resume: bool) -> None:
-        """Refuse what cannot be trained, load the checkpoint and open the log."""
-        config, processes = self.config, self.processes
-        for group in self.optimizer.param_groups:
-            group["initial_lr"] = group["lr"]
-        self.path = self.folder / CHECKPOINT
-        self.average = Average(self.model, config.average)
-        with processes.fail_together():
-            if len(self.data) == 0:
-                raise UserError("there is nothing to train on: the training set has no batches")
-            if processes.world_size > 1:
-                torch.manual_seed(seed_of(config.seed, processes.rank) >> 1)  # dropout's
-            logged_step = None
-            if resume and os.path.exists(self.path):
-                rank, world_size = processes.rank, processes.world_size
-                average = self.average.tensors
-                self.position = checkpoint.load_checkpoint(
-                    self.path, self.model, self.optimizer, average, rank, world_size
-                )
-                step = self.position.step
-                is_within = self.position.step_in_epoch > 0
-                logged_step = step - is_within  # A record of this step is logged again.
-                epoch = self.position.epoch + is_within
-                print(f"going on after step {step} (epoch {epoch})", flush=True)
-            if processes.is_main:
-                self.log = RunLog(self.folder, logged_step, config.tensorboard)
-                if self.origin not in [None, *(record.get("run") for record in self.log.kept)]:
-                    self.log.write({"step": logged_step or 0, "run": self.origin})
-                warn_of_spans(config, config.epochs * len(self.data))
-        self._loss = processes.wrap(_Loss(self.model, config.precision))
-        self._parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        self._device = self._parameters[0].device
-        is_float16 = config.precision == "float16"
-        self.scaler = torch.amp.GradScaler(self._device.type, enabled=is_float16)
-        if self.position.scaling:
-            self.scaler.load_state_dict(self.position.scaling)
-        self.reports = StepReports(self._parameters, self.scaler, processes, self.position)
-        self._set_learning_rate(max(0, self.position.step - 1))
-        self.save_time, self.saved_step = time.monotonic(), self.position.step
 
     def epoch(self) -> None:
         """Make the rest of an epoch's steps, validate, log and save a checkpoint."""

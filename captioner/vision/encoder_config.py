@@ -4,13 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from captioner.schema import Kinds, Share
+from captioner.schema import Kinds, Share, choices
 
 
 class EncoderConfig(Kinds):
     """The name and sizes of an encoder; a family's subclass narrows `name` to its names."""
 
-    name: str
+    chosen_by = "name"
+
+    name: str = "vgg19"
 
 
 class VGGConfig(EncoderConfig):
@@ -46,11 +48,6 @@ class EfficientNetConfig(EncoderConfig):
 class NetworkConfig(EncoderConfig):
     """A network by its name in a library, behind the name of the library: `timm/resnet101`."""
 
-    name: str = Field(
-        description='timm/ and a name of timm\'s, which needs "captioner[timm]", or torchvision/ '
-        "and a name of torchvision's classifiers"
-    )
-
     map_size: int | None = Field(
         None, ge=1, le=256, description="rows and columns of the map, averaged; by default its own"
     )
@@ -63,3 +60,23 @@ class NetworkConfig(EncoderConfig):
     def library_name(self) -> str:
         """Its name in the library."""
         return self.name.partition("/")[2]
+
+
+class TimmConfig(NetworkConfig):
+    """Which network of timm it is."""
+
+    name: str = Field(description='timm/ and its name there; needs "captioner[timm]"')
+
+
+class TorchvisionConfig(NetworkConfig):
+    """Which network of torchvision it is."""
+
+    name: str = Field(description="torchvision/ and the name of a classifier there")
+
+
+EncoderConfig.kinds = {
+    **dict.fromkeys(choices(VGGConfig.model_fields["name"].annotation), VGGConfig),
+    "efficientnet_lite2": EfficientNetConfig,
+    "timm/": TimmConfig,
+    "torchvision/": TorchvisionConfig,
+}

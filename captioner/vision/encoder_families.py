@@ -16,13 +16,16 @@ from torch.nn import functional
 from captioner.errors import UserError, did_you_mean, near_names, refuse_errors, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
 from captioner.module_weights import fill
-from captioner.vision.encoder import (
-    Encoder,
-    read_weights,
-    torchvision_weights,
+from captioner.vision.efficientnet import EfficientNetEncoder
+from captioner.vision.encoder import Encoder, VGGEncoder, read_weights, torchvision_weights
+from captioner.vision.encoder_config import (
+    EfficientNetConfig,
+    EncoderConfig,
+    NetworkConfig,
+    TimmConfig,
+    TorchvisionConfig,
+    VGGConfig,
 )
-from captioner.vision.encoder_config import EncoderConfig, NetworkConfig
-from captioner.vision.families import family_of
 from captioner.vision.preprocessing import Preprocessing
 
 # Nodes of torchvision's networks behind the last feature map, and of a ViT's tokens.
@@ -203,11 +206,17 @@ def _check_name(config: NetworkConfig, known: Iterable[str]) -> None:
 
 
 RANDOM = "random"  # Fresh weights, without a file.
+ENCODERS: dict[type[EncoderConfig], type[Encoder]] = {
+    VGGConfig: VGGEncoder,
+    EfficientNetConfig: EfficientNetEncoder,
+    TimmConfig: TimmEncoder,
+    TorchvisionConfig: TorchvisionEncoder,
+}
 
 
 def make_encoder(config: EncoderConfig) -> Encoder:
     """An encoder with fresh weights."""
-    return family_of(config.name).encoder(config)
+    return ENCODERS[type(config)](config)
 
 
 def build_encoder(config: EncoderConfig, weights: str) -> Encoder:

@@ -43,8 +43,8 @@ from captioner.models.caption_transformer import TransformerDecoder
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.translate.folder import save_translator
 from captioner.translate.translator import Translator
+from captioner.vision.encoder_config import EncoderConfig
 from captioner.vision.encoder_families import make_encoder
-from captioner.vision.families import encoder_config
 from captioner.vision.preprocessing import Preprocessing
 
 pytestmark = pytest.mark.slow
@@ -185,7 +185,7 @@ def test_layers_may_have_equal_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["efficientnet_lite2", "torchvision/resnet18", "timm/test_vit"])
 def test_encoders_of_other_families_are_exported_as_they_compute(tmp_path: Path, name: str) -> None:
     size = 64
-    encoder = make_encoder(encoder_config({"name": name}))
+    encoder = make_encoder(EncoderConfig.of_kind({"name": name}))
     config = DecoderConfig(memory_size=encoder.annotation_size, hidden_size=8, attention_size=8)
     decoder = ShowAttendTellDecoder(config, 14)
     vocabulary = make_captioner().backend.vocabulary

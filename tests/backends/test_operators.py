@@ -29,9 +29,8 @@ from captioner.models.caption_config import DecoderConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.schema import choices
 from captioner.translate.folder import save_translator
-from captioner.vision.encoder_config import VGGConfig
+from captioner.vision.encoder_config import EncoderConfig, VGGConfig
 from captioner.vision.encoder_families import make_encoder
-from captioner.vision.families import encoder_config
 
 VGGS = choices(VGGConfig.model_fields["name"].annotation)
 NETWORKS = {  # With the side of a photo; each brings an operator that the others lack.
@@ -56,7 +55,7 @@ def encoders() -> Iterator[Any]:
     configs = [({"name": name, "width": 0.01, "rank": 0.5, "context": (2,)}, 64) for name in VGGS]
     configs += [({"name": name}, size) for name, size in NETWORKS.items()]
     for fields, size in configs:
-        encoder = make_encoder(encoder_config(fields)).eval().for_inference(torch.float32)
+        encoder = make_encoder(EncoderConfig.of_kind(fields)).eval().for_inference(torch.float32)
         with _quiet(), torch.no_grad():
             pixels = {"pixels": torch.rand(2, 3, size, size)}
             yield _graph(encoder, pixels, ["annotations"], [{0: "batch"}])

@@ -13,7 +13,7 @@ import captioner
 from captioner.backends import torch_captions
 from captioner.decoding.loop import BeamSearch, Sampling, decode
 from captioner.decoding.options import AnySearch
-from captioner.models import caption_config
+from captioner.models.caption_config import CaptionDecoderConfig
 from captioner.models.caption_losses import (
     CaptioningBatch,
     CaptioningLoss,
@@ -35,7 +35,7 @@ def make_decoder(kind: str = "lstm", selection: str = "soft", dropout: float = 0
     torch.manual_seed(0)
     fields = {"kind": kind, "selection": selection, "dropout": dropout, "memory_size": 24}
     return torch_captions.make_decoder(
-        caption_config.decoder_config({**fields, **SIZES[kind]}), WORDS
+        CaptionDecoderConfig.of_kind({**fields, **SIZES[kind]}), WORDS
     )
 
 

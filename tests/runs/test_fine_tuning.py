@@ -28,6 +28,7 @@ from captioner.runs.start_model import copy_weights, first_words, known_ngrams
 from captioner.schema import to_mapping
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
+from captioner.training.distributed import Processes
 from captioner.training.run_log import best_record
 
 
@@ -163,7 +164,7 @@ def test_captions_in_another_language_bring_their_own_words_and_ngrams(
     table.write_text(text, encoding="utf-8")
     recipe = read_any_recipe(table, [f"start_from={run}"])
     assert isinstance(recipe, CaptioningRecipe)
-    task = make_caption_task(recipe, tmp_path, resumed=False)
+    task = make_caption_task(recipe, tmp_path, resumed=False)(Processes())
     printed = capsys.readouterr().out
     assert f"vocabulary: 8 words of the captions alone: {run} knows less than a third" in printed
     model, start = task.captioner, load_model(run / "model")

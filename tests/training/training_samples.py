@@ -66,9 +66,7 @@ def trainer_of(model: nn.Module, config: TrainingConfig, folder: Path) -> Traine
     """A trainer at its first step, on the model's device."""
     device = next(model.parameters()).device
     optimizer = make_optimizer(model, config)
-    trainer = Trainer(model, Data(), config, folder, optimizer, Processes(device))
-    trainer.begin(resume=False)
-    return trainer
+    return Trainer(model, Data(), config, folder, optimizer, Processes(device))
 
 
 def at(
@@ -175,8 +173,8 @@ def run(
     validation = Validation(validator.run, "score", validator.keep)
     data = Data() if data is None else data
     optimizer, processes = make_optimizer(model, config), processes or Processes()
-    trainer = Trainer(model, data, config, folder, optimizer, processes, validation)
-    return model, validator, trainer.train(resume)
+    trainer = Trainer(model, data, config, folder, optimizer, processes, validation, resume=resume)
+    return model, validator, trainer.train()
 
 
 def content_of(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -5,7 +5,6 @@ import sys
 import urllib.error
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,11 +20,9 @@ from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_recipe import read_recipe, with_encoder_sections
 from captioner.runs.run import train_run
-from captioner.vision import families
 from captioner.vision.encoder import Encoder, VGGEncoder
 from captioner.vision.encoder_config import EncoderConfig, VGGConfig
-from captioner.vision.encoder_families import build_encoder, make_encoder
-from captioner.vision.families import encoder_config
+from captioner.vision.encoder_families import ENCODERS, build_encoder, make_encoder
 from captioner.vision.preprocessing import Preprocessing
 
 CONFIG = """
@@ -46,9 +43,8 @@ def _patches(monkeypatch: Patch) -> None:
     code = page.read_text(encoding="utf-8").partition("## Adding an encoder")[2].split("```")[1]
     names: dict[str, Any] = {}
     exec(code.removeprefix("python"), names)
-    monkeypatch.setitem(sys.modules, "patches", SimpleNamespace(**names))
-    row = families.Family("patches:PatchEncoder", names["PatchConfig"])
-    monkeypatch.setattr(families, "FAMILIES", [*families.FAMILIES, row])
+    monkeypatch.setitem(EncoderConfig.kinds, "patches", names["PatchConfig"])
+    monkeypatch.setitem(ENCODERS, names["PatchConfig"], names["PatchEncoder"])
 
 
 def recipe_of(folder: Path, encoder: str, *changes: str) -> CaptioningRecipe:
@@ -58,7 +54,7 @@ def recipe_of(folder: Path, encoder: str, *changes: str) -> CaptioningRecipe:
 
 
 def network(name: str) -> Encoder:
-    return make_encoder(encoder_config({"name": name})).eval()
+    return make_encoder(EncoderConfig.of_kind({"name": name})).eval()
 
 
 @pytest.mark.parametrize(
@@ -240,7 +236,7 @@ def test_the_weights_put_in_their_place_are_used(tmp_path: Path, monkeypatch: Pa
 def test_weights_of_timm_are_taken_or_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     import timm
 
-    config = encoder_config({"name": "timm/test_vit"})
+    config = EncoderConfig.of_kind({"name": "timm/test_vit"})
     published = timm.create_model("test_vit").state_dict()
     loader = "timm.models._builder.load_state_dict_from_hf"
     monkeypatch.setattr(loader, lambda *_, **__: dict(published))
