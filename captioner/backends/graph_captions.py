@@ -20,13 +20,14 @@ from captioner.backends.graphs import (
     default_threads,
     graph_errors,
     open_graphs,
+    search_graphs,
     search_inputs,
 )
 from captioner.backends.protocol import Sentence, Words
 from captioner.backends.vocabulary_search import NGRAMS, VocabularyCaptions
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import PLACES, Constraints, ngram_keys, ngram_table, sentence_keys
-from captioner.decoding.search import Hypothesis, search_hypotheses
+from captioner.decoding.search import Hypothesis
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
 from captioner.model_folders import CONFIG, GRAPHS, NGRAMS_FILE, VOCABULARY, ModelFolder
@@ -98,7 +99,9 @@ class GraphCaptions(VocabularyCaptions):
             of_step[_SORTED_KEYS] = np.unique(of_step["ngram_table"].clip(min=0))
         inputs = {"annotations": np.asarray(annotations, np.float32)}
         stepper = GraphStepper(start, step, inputs, rules)
-        return search_hypotheses(stepper, constraints.search.maximum_length)
+        length, _ = self.shape
+        longest = constraints.search.maximum_length
+        return search_graphs(stepper, len(self.vocabulary), length, longest)
 
     def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
         """See `CaptionBackend`. A greedy search whose given beginning is the caption."""
@@ -114,6 +117,8 @@ class GraphCaptions(VocabularyCaptions):
         exact = SearchOptions(beam=1, minimum_length=length, maximum_length=length)
         constraints = Constraints(exact, ngram_table=ngram_table(keys, size), begin=begin)
         ((found,),) = self._search(annotations, constraints)
+        if len(found.tokens) != length:
+            raise ValueError("a step that ignores what it is given")
         return Sentence(list(words), found.token_log_probabilities, found.attention)
 
 

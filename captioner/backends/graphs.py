@@ -1,10 +1,12 @@
 """ONNX graphs: opens them, and drives the steps of a search with NumPy; imports no torch."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ import onnxruntime
 from captioner.arrays import Array
 from captioner.backends.graph_file import STORED, external_weights
 from captioner.decoding.rules import Constraints
-from captioner.decoding.search import Advanced, StepChoices
+from captioner.decoding.search import Advanced, Hypothesis, StepChoices, search_hypotheses
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
 from captioner.memory_limits import allowed_cores, is_memory_error, memory_sentence, memory_size
@@ -27,6 +29,7 @@ NEXT = "next_"  # Begins the names of a step's outputs that are inputs of the ne
 MEMORY = "memory"  # Begins the names of arrays (B, ...) that the rows of a source share.
 
 _MOST_MEMORY = 4 * 10**9  # Bytes of all graphs; three quarters of what there is where that is less.
+_SUM_TOLERANCE = 0.01  # A map sums to 1; drawing refuses others.
 
 
 def default_threads() -> int:
@@ -48,8 +51,13 @@ class Graph:
         values = list(map(onnxruntime.OrtValue.ortvalue_from_numpy, weights.values()))
         options.add_external_initializers(list(weights), values)
         _limit_memory()
-        processors = ["CPUExecutionProvider"]
-        self._session = onnxruntime.InferenceSession(content, options, providers=processors)
+        self._session = onnxruntime.InferenceSession(
+            content,
+            options,
+            providers=["CPUExecutionProvider"],
+            # Folding computes a stranger's constants at opening, in memory without a limit.
+            disabled_optimizers=["ConstantFolding"],
+        )
         self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
         self.inputs = {item.name: item for item in self._session.get_inputs()}
         self.outputs = {item.name: item for item in self._session.get_outputs()}
@@ -188,6 +196,33 @@ class GraphStepper:
     def to_numpy(self, arrays: list[Array]) -> list[Array]:
         """Return them: they are NumPy's already."""
         return arrays
+
+
+def search_graphs(
+    stepper: GraphStepper,
+    vocabulary_size: int,
+    map_length: int,
+    maximum_length: int,
+    coverage_penalty: float = 0.0,
+    mask: Array | None = None,
+) -> list[list[Hypothesis]]:
+    """`search_hypotheses` by graphs, one or more a source.
+
+    map_length: L, or S, or 0 without attention. Raises `ValueError` for tokens outside of the
+    vocabulary, maps that are no weights, and numbers that are infinite or NaN.
+    """
+    found = search_hypotheses(stepper, maximum_length, coverage_penalty, mask)
+    for each in chain.from_iterable(found):
+        maps = each.attention
+        are_words = all(0 <= token < vocabulary_size for token in each.tokens)
+        are_maps = maps.shape == (len(each.tokens), map_length) and (maps >= 0).all()
+        sum_to_1 = not map_length or (abs(maps.sum(axis=1) - 1) < _SUM_TOLERANCE).all()
+        is_finite = math.isfinite(each.score + each.log_probability)
+        if not (are_words and are_maps and sum_to_1 and is_finite):
+            raise ValueError("a step answers what no search gives")
+    if not all(found):
+        raise ValueError("a source without a hypothesis")
+    return found
 
 
 def search_inputs(constraints: Constraints, vocabulary_size: int) -> list[dict[str, Array]]:
