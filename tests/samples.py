@@ -26,6 +26,7 @@ from captioner.data.sidecars import read_sidecar
 from captioner.data.xmp import Description, Merged, XmpPacket
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.decoding.rules import ngram_keys, ngram_table
+from captioner.model_folders import file_digest
 from captioner.models.caption_config import DecoderConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
@@ -77,9 +78,10 @@ def change_config(folder: Path, change: Callable[[Any], object]) -> None:
     path.write_text(json.dumps(config))
 
 
-def drop_digests(folder: Path) -> None:
-    """Make a model folder one of 0.4.0.dev0, whose config has no digests of its files."""
-    change_config(folder, lambda config: config.pop("files"))
+def renew_digests(folder: Path, *names: str) -> None:
+    """Give the config of a model folder the digests of these files as they are now."""
+    digests = {name: file_digest(folder / name) for name in names}
+    change_config(folder, lambda config: config["files"].update(digests))
 
 
 def make_captioner(

@@ -36,7 +36,6 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
-_SORTED_KEYS = "ngrams"  # An input of a step of 0.4.0.dev0.
 
 
 @dataclass(repr=False, eq=False)
@@ -95,8 +94,6 @@ class GraphCaptions(VocabularyCaptions):
     def _search(self, annotations: Array, constraints: Constraints) -> list[list[Hypothesis]]:
         rules = search_inputs(constraints, len(self.vocabulary))
         _, start, step = self.graphs[self.threads]
-        for of_step in rules if _SORTED_KEYS in step.inputs else ():
-            of_step[_SORTED_KEYS] = np.unique(of_step["ngram_table"].clip(min=0))
         inputs = {"annotations": np.asarray(annotations, np.float32)}
         stepper = GraphStepper(start, step, inputs, rules)
         length, _ = self.shape
@@ -135,8 +132,6 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
         shape = rows * columns, config.decoder.memory_size  # L, D
-        if table is not None and _SORTED_KEYS in step.inputs:  # An old export's file has keys.
-            table = ngram_table(np.unique(table[table >= 0]), len(vocabulary))
         if table is not None and len(table) < len(vocabulary) + PLACES:
             raise GraphError(f"{files / NGRAMS_FILE} is damaged; export the captioner again")
         sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
@@ -144,7 +139,7 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
     expected = config.preprocessing.size, len(vocabulary), shape
     if (*sizes, annotations) != expected or rows < 1:
         raise GraphError(f"{files}: the graphs are of another {CONFIG} or {VOCABULARY}")
-    if step.inputs.keys() & {_SORTED_KEYS, "ngram_table"} and table is None:
+    if "ngram_table" in step.inputs and table is None:
         raise UserError(f"{files / NGRAMS_FILE} does not exist; export the captioner again")
     return GraphCaptions(
         folder=folder,

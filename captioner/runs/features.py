@@ -55,7 +55,7 @@ def feature_stores(
     """The finished store of each split; each process computes its share of the missing rows."""
     settings, size = recipe.features, recipe.preprocessing.size
     height, width = encoder.map_shape(size, size)
-    of_encoder = encoder.config.model_dump(mode="json", exclude={"rank"})  # The weights tell it.
+    of_encoder = to_mapping(encoder.config)
     of_encoder |= {"weights": encoder.digest(), "precision": settings.precision}
     preprocessing = to_mapping(recipe.preprocessing)
     folder = settings.folder

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from samples import change_config, drop_digests, make_captioner, photo
+from safetensors.torch import load_file
+from samples import change_config, make_captioner, photo, renew_digests
 from torch import Tensor
 
 import captioner
@@ -23,6 +23,7 @@ from captioner.models.caption_config import DecoderConfig, TransformerDecoderCon
 from captioner.models.caption_decoder import Standardisation
 from captioner.models.caption_losses import SelfCriticalConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
+from captioner.module_weights import write_tensors
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.vision.preprocessing import Preprocessing
 
@@ -81,11 +82,11 @@ FILES = WEIGHTS, CONFIG, _ = "model.safetensors", "config.json", "vocabulary.jso
 
 
 def tensor(name: str, value: Tensor) -> Callable[[Path], None]:
-    """Changes a tensor of a folder without digests."""
+    """Changes a tensor of a folder."""
 
     def change(folder: Path) -> None:
-        drop_digests(folder)
-        save_file({**load_file(folder / WEIGHTS), name: value}, folder / WEIGHTS)
+        write_tensors(folder / WEIGHTS, {**load_file(folder / WEIGHTS), name: value})
+        renew_digests(folder, WEIGHTS)
 
     return change
 
