@@ -35,6 +35,7 @@ from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 
+_SUM_TOLERANCE = 0.01  # A map sums to 1; drawing refuses others.
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
 
 
@@ -98,7 +99,11 @@ class GraphCaptions(VocabularyCaptions):
         stepper = GraphStepper(start, step, inputs, rules)
         length, _ = self.shape
         longest = constraints.search.maximum_length
-        return search_graphs(stepper, len(self.vocabulary), length, longest)
+        found = search_graphs(stepper, len(self.vocabulary), length, longest)
+        sums = [each.attention.sum(axis=1) for of_photo in found for each in of_photo]  # (T,)
+        if (abs(np.concatenate(sums) - 1) > _SUM_TOLERANCE).any():
+            raise ValueError("maps that are no weights")
+        return found
 
     def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
         """See `CaptionBackend`. A greedy search whose given beginning is the caption."""

@@ -84,7 +84,7 @@ class GraphTranslations:
         with graph_errors(self.folder.path):
             stepper = GraphStepper(self.start, self.step, inputs, rules)
             longest, penalty = search.maximum_length, search.coverage_penalty
-            covered, length = (mask, mask.shape[1]) if self.attends else (None, 0)
+            covered, length = (mask, mask.shape[1]) if self.attends else (None, None)
             return search_graphs(stepper, len(self.target), length, longest, penalty, covered)
 
 
