@@ -173,15 +173,17 @@ def section_of(annotation: object) -> type[Config] | None:
 
 
 _UNKNOWN = ("extra_forbidden", "invalid_key")
+_LONGEST_SENTENCE = 1_000  # In letters: a name or value of 100,000 is not printed whole.
 
 
 def _sentence(kind: type[Config], error: ValidationError) -> str:
     """The first of pydantic's errors as one sentence; an unknown field comes before the rest."""
     errors = error.errors(include_url=False)
     first = next((error for error in errors if error["type"] in _UNKNOWN), errors[0])
-    if first["type"] in _UNKNOWN:
-        return _unknown_field(kind, *map(str, first["loc"]))
-    return error_sentence(first, first["loc"])
+    is_unknown = first["type"] in _UNKNOWN
+    place = first["loc"]
+    text = _unknown_field(kind, *map(str, place)) if is_unknown else error_sentence(first, place)
+    return text if len(text) <= _LONGEST_SENTENCE else f"{text[:_LONGEST_SENTENCE]}..."
 
 
 def error_sentence(error: ErrorDetails, place: tuple[int | str, ...]) -> str:
@@ -194,7 +196,7 @@ def error_sentence(error: ErrorDetails, place: tuple[int | str, ...]) -> str:
     if code == "literal_error":
         names = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         near = did_you_mean(near_names(value, names.split(", ")))
-        return f"{path} {_show(value)} is not one of {names}{near}"
+        return f"{path} {shown(value)} is not one of {names}{near}"
     if code == "value_error":  # It begins with the name of a field.
         sentence = str(error["ctx"]["error"])
         return f"{path}{'.' if sentence[0].islower() else ': '}{sentence}".removeprefix(".")
@@ -203,7 +205,7 @@ def error_sentence(error: ErrorDetails, place: tuple[int | str, ...]) -> str:
     words = error["msg"].removeprefix("Input ").partition(",")[0]  # "should be a valid integer".
     if code in ("model_type", "model_attributes_type"):  # Pydantic's messages name classes.
         words = "should be fields with values"
-    return f"{path} {words[0].lower()}{words[1:]}, found {_show(value)}".strip()
+    return f"{path} {words[0].lower()}{words[1:]}, found {shown(value)}".strip()
 
 
 def _unknown_field(kind: type[Config], *place: str) -> str:
@@ -232,7 +234,8 @@ def _sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[
             yield from _sections(section, f"{prefix}.{name}" if prefix else name)
 
 
-def _show(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in a message, cut at 60 letters."""
     try:
         text = "nothing" if value is None else repr(value)
     except (ValueError, RecursionError):  # A number of 5,000 digits; a thousand brackets.
