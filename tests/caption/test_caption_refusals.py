@@ -43,6 +43,21 @@ SMALL = Preprocessing(size=15, resize="squash")
         (SelfCriticalConfig, {"samples": 1}, "samples 1 is not at least 2, as baseline"),
         (captioner.load, {"precision": "half"}, "'half' is not one of float32, bfloat16"),
         (CAPTION.overlay, {"path": "a.png"}, "a caption without its photo, or without words, can"),
+        (
+            MODEL.caption,
+            {"photos": photo(), "search": {"beam": 2}},
+            "search is of the type dict, not",
+        ),
+        (
+            MODEL.explain,
+            {"photos": photo(), "captions": 5},
+            "captions: number 1 is of the type int",
+        ),
+        (
+            MODEL.explain,
+            {"photos": photo(), "captions": ["a dog", None]},
+            "captions: number 2 is of ",
+        ),
         (MODEL.caption, {"photos": 3}, "the image is of the type int, not a path"),
         (MODEL.caption, {"photos": [], "batch_size": 0}, "batch size 0 is not at least 1"),
         (MODEL.caption, {"photos": [], "on_error": "ignore"}, "on_error 'ignore' is neither"),
