@@ -30,7 +30,7 @@ from captioner.backends.export import add_graphs
 from captioner.backends.torch_captions import TorchCaptions
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, WordWeights
-from captioner.caption.folder import export_model, save_model
+from captioner.caption.folder import export_model, load_model, save_model
 from captioner.errors import UserError
 from captioner.files import write_bytes
 from captioner.loading import LANGUAGES
@@ -112,7 +112,9 @@ def test_the_packaged_captioners_say_the_same_in_float16(tmp_path: Path, name: s
     pixels = np.random.default_rng(0).integers(256, size=(1, 3, 224, 224), dtype=np.uint8)
     assert_same_captions(packaged.caption(photos), model.caption(photos))
     whole = packaged.backend.encode(pixels)
-    export_model(model, tmp_path, "float16")  # The package's are in float16, too.
+    export_model(
+        load_model(model_folder(name)), tmp_path, "float16"
+    )  # The package's are in float16, too.
     graphs = captioner.load(tmp_path)
     assert graphs.caption(DEMO_PHOTO).text == packaged.caption(DEMO_PHOTO).text
     assert np.linalg.norm(whole - graphs.backend.encode(pixels)) < 1e-5 * np.linalg.norm(whole)
