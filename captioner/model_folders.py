@@ -209,17 +209,15 @@ class ModelFolder:
 
     @property
     def digests(self) -> Mapping[str, str]:
-        """The digests of its files, from the config; none in folders of 0.4.0.dev0."""
+        """The digests of its files, from the config; 0.3.0 wrote none."""
         digests: Mapping[str, str] = self.config.get("files", {})
         return digests
 
     def check(self, graphs: Mapping[str, bytes] | None = None) -> None:
         """Refuse vocabularies, n-grams and graphs if their digest is not the config's.
 
-        graphs: the contents of their files.
+        graphs: the contents of their files, all of which the config lists.
         """
-        if not self.digests:
-            return
         given = graphs or {}
         listed = [name for name in (*VOCABULARIES, NGRAMS_FILE) if name in self.digests]
         for name in (*given, *listed):
@@ -257,8 +255,6 @@ class ModelFolder:
         """The model as text: these facts, config with counts of weights, gist of its card."""
         config = {name: value for name, value in self.config.items() if name != "files"}
         digests = f"{len(self.digests)}, checked by their digests"
-        if not self.digests and self.backend is None:
-            digests = "without digests (0.4.0.dev0): graphs are checked by names, types and shapes"
         counts: Counter[str] = Counter()
         if self.has_weights:
             for name, tensor in weights_header(self.files / WEIGHTS)[1].items():

@@ -194,15 +194,17 @@ def section_of(annotation: object) -> type[Config] | None:
 
 
 _UNKNOWN = ("extra_forbidden", "invalid_key")
+_LONGEST_SENTENCE = 1_000  # In letters: a name or value of 100,000 is not printed whole.
 
 
 def _sentence(kind: type[Config], error: ValidationError) -> str:
     """The first of pydantic's errors as one sentence; an unknown field comes before the rest."""
     errors = error.errors(include_url=False)
     first = next((error for error in errors if error["type"] in _UNKNOWN), errors[0])
-    if first["type"] in _UNKNOWN:
-        return _unknown_field(kind, *map(str, first["loc"]))
-    return error_sentence(first, first["loc"])
+    is_unknown = first["type"] in _UNKNOWN
+    place = first["loc"]
+    text = _unknown_field(kind, *map(str, place)) if is_unknown else error_sentence(first, place)
+    return text if len(text) <= _LONGEST_SENTENCE else f"{text[:_LONGEST_SENTENCE]}..."
 
 
 def error_sentence(error: ErrorDetails, place: tuple[int | str, ...]) -> str:
@@ -223,13 +225,13 @@ def error_sentence(error: ErrorDetails, place: tuple[int | str, ...]) -> str:
     words = error["msg"].removeprefix("Input ").partition(",")[0]  # "should be a valid integer".
     if code in ("model_type", "model_attributes_type"):  # Pydantic's messages name classes.
         words = "should be fields with values"
-    return f"{path} {words[0].lower()}{words[1:]}, found {_show(value)}".strip()
+    return f"{path} {words[0].lower()}{words[1:]}, found {shown(value)}".strip()
 
 
 def not_one_of(value: object, names: Collection[str]) -> str:
     """The end of a message: "'kat' is not one of cat, dog; did you mean 'cat'?"."""
     near = did_you_mean(near_names(value, names))
-    return f"{_show(value)} is not one of {', '.join(names)}{near}"
+    return f"{shown(value)} is not one of {', '.join(names)}{near}"
 
 
 def _unknown_field(kind: type[Config], *place: str) -> str:
@@ -258,7 +260,8 @@ def _sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[
             yield from _sections(section, f"{prefix}.{name}" if prefix else name)
 
 
-def _show(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in a message, cut at 60 letters."""
     try:
         text = "nothing" if value is None else repr(value)
     except (ValueError, RecursionError):  # A number of 5,000 digits; a thousand brackets.

@@ -27,6 +27,7 @@ from captioner.decoding.rules import ngram_keys, ngram_table
 from captioner.library import Library, Words
 from captioner.library.merge import Merged, merged
 from captioner.library.xmp import Packet
+from captioner.model_folders import file_digest
 from captioner.models.caption_config import DecoderConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
@@ -78,9 +79,10 @@ def change_config(folder: Path, change: Callable[[Any], object]) -> None:
     path.write_text(json.dumps(config))
 
 
-def drop_digests(folder: Path) -> None:
-    """Make a model folder one of 0.4.0.dev0, whose config has no digests of its files."""
-    change_config(folder, lambda config: config.pop("files"))
+def renew_digests(folder: Path, *names: str) -> None:
+    """Give the config of a model folder the digests of these files as they are now."""
+    digests = {name: file_digest(folder / name) for name in names}
+    change_config(folder, lambda config: config["files"].update(digests))
 
 
 def make_captioner(

@@ -8,8 +8,7 @@
 All are of opset 18, with a dynamic batch and beam. Arrays of the state that rows share are named
 memory.0, ..., those of each row rows.0, ...; the step holds the whole search. All arithmetic is
 float32. Beside a saved model a graph has some KB: its weights are those of `model.safetensors`. An
-exported graph holds its weights: in float32, in float16, or in int8 with a float16 scale for each
-matrix row and each convolution kernel. They are restored to float32 at loading.
+exported graph holds its weights, in float32 or float16.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def add_graphs(folder: Path) -> None:
     """Write a saved model again with graphs beside its weights: some KB, which read that file.
 
     Each weight is ONNX *external data* at its offset in `model.safetensors`, restored to float32
-    at loading. A graph names the digest of its weights, so that it reads no other model's.
+    in each run. A graph names the digest of its weights, so that it reads no other model's.
     """
     model = ModelFolder(folder)
     weights = model.tensors()
@@ -98,7 +97,7 @@ def captioner_graphs(model: TorchCaptions, precision: Precision = "float32") -> 
     files = {}
     for name, graph in _of_captioner(model).items():
         if precision != "float32":
-            store_weights(graph.graph, precision)
+            store_weights(graph.graph)
         files[name] = _content(name, graph)
     if model.ngrams is not None:
         files[NGRAMS_FILE] = table_file(model.ngrams.cpu().numpy(), len(model.vocabulary))

@@ -1,4 +1,4 @@
-"""Weights of exported graphs: references to a model folder's, or stored in fewer bits."""
+"""Weights of exported graphs: references to a model folder's, or stored in float16."""
 
 from __future__ import annotations
 
@@ -16,32 +16,26 @@ from captioner.weight_files import weights_header
 if TYPE_CHECKING:
     from onnx import GraphProto
 
-Precision = Literal["float32", "float16", "int8"]
+Precision = Literal["float32", "float16"]
 
 _LEAST_ELEMENTS = 4_096  # Smaller tensors stay float32, and so do biases.
 
 
-def store_weights(graph: GraphProto, precision: Precision) -> None:
-    """Store the large weights of a graph in fewer bits, with the nodes that restore them."""
+def store_weights(graph: GraphProto) -> None:
+    """Store the large weights of a graph in float16, with the casts that restore them."""
     from onnx import TensorProto, helper, numpy_helper
 
-    restoring = []
+    casts = []
     for tensor in list(graph.initializer):
         weight = numpy_helper.to_array(tensor)
         is_large = weight.ndim > 1 and weight.size >= _LEAST_ELEMENTS
         if tensor.data_type != TensorProto.FLOAT or not is_large:
             continue
+        stored = numpy_helper.from_array(weight.astype(np.float16), f"{tensor.name}.0")
         graph.initializer.remove(tensor)
-        parts = quantised(weight) if precision == "int8" else [weight.astype(np.float16)]
-        casts = []
-        for number, values in enumerate(parts):
-            stored = f"{tensor.name}.{number}"
-            casts.append(f"{stored}.cast")
-            graph.initializer.append(numpy_helper.from_array(values, stored))
-            restoring.append(helper.make_node("Cast", [stored], casts[-1:], to=TensorProto.FLOAT))
-        operation = "Mul" if precision == "int8" else "Identity"
-        restoring.append(helper.make_node(operation, casts, [tensor.name]))
-    for node in reversed(restoring):
+        graph.initializer.append(stored)
+        casts.append(helper.make_node("Cast", [stored.name], [tensor.name], to=TensorProto.FLOAT))
+    for node in reversed(casts):
         graph.node.insert(0, node)
 
 
@@ -80,16 +74,3 @@ def refer_to(path: Path, weights: Mapping[str, Array], graph: GraphProto) -> Non
     graph.initializer.extend(references.values())
     for node in reversed(nodes):
         graph.node.insert(0, node)
-
-
-def quantised(weight: Array) -> tuple[Array, Array]:
-    """Weights (O, I) or (O, I, ...) -> int8, and the float16 scales that restore them.
-
-    A convolution's kernels have a scale each, (O, I, 1, 1): one for all of a channel would be as
-    coarse as the identity that dilated convolutions start from. Kernels of 1x1 share a row's.
-    """
-    axes = tuple(range(2 if weight[0, 0].size > 1 else 1, weight.ndim))
-    scale = np.abs(weight).max(axis=axes, keepdims=True) / 127
-    scale = np.where(scale > 1e-7, scale, 1).astype(np.float16)
-    numbers = np.rint(weight / scale.astype(np.float32)).clip(-127, 127)
-    return numbers.astype(np.int8), scale

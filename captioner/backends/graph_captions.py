@@ -20,13 +20,14 @@ from captioner.backends.graphs import (
     default_threads,
     graph_errors,
     open_graphs,
+    search_graphs,
     search_inputs,
 )
 from captioner.backends.protocol import Sentence, Words
 from captioner.backends.vocabulary_search import NGRAMS, VocabularyCaptions
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import PLACES, Constraints, ngram_keys, ngram_table, sentence_keys
-from captioner.decoding.search import Hypothesis, search_hypotheses
+from captioner.decoding.search import Hypothesis
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
 from captioner.model_folders import CONFIG, GRAPHS, NGRAMS_FILE, VOCABULARY, ModelFolder
@@ -34,8 +35,8 @@ from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 
+_SUM_TOLERANCE = 0.01  # A map sums to 1; drawing refuses others.
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
-_SORTED_KEYS = "ngrams"  # An input of a step of 0.4.0.dev0.
 
 
 @dataclass(repr=False, eq=False)
@@ -94,11 +95,15 @@ class GraphCaptions(VocabularyCaptions):
     def _search(self, annotations: Array, constraints: Constraints) -> list[list[Hypothesis]]:
         rules = search_inputs(constraints, len(self.vocabulary))
         _, start, step = self.graphs[self.threads]
-        for of_step in rules if _SORTED_KEYS in step.inputs else ():
-            of_step[_SORTED_KEYS] = np.unique(of_step["ngram_table"].clip(min=0))
         inputs = {"annotations": np.asarray(annotations, np.float32)}
         stepper = GraphStepper(start, step, inputs, rules)
-        return search_hypotheses(stepper, constraints.search.maximum_length)
+        length, _ = self.shape
+        longest = constraints.search.maximum_length
+        found = search_graphs(stepper, len(self.vocabulary), length, longest)
+        sums = [each.attention.sum(axis=1) for of_photo in found for each in of_photo]  # (T,)
+        if (abs(np.concatenate(sums) - 1) > _SUM_TOLERANCE).any():
+            raise ValueError("maps that are no weights")
+        return found
 
     def teacher_forced(self, annotations: Array, captions: Sequence[Words]) -> list[Sentence]:
         """See `CaptionBackend`. A greedy search whose given beginning is the caption."""
@@ -114,6 +119,8 @@ class GraphCaptions(VocabularyCaptions):
         exact = SearchOptions(beam=1, minimum_length=length, maximum_length=length)
         constraints = Constraints(exact, ngram_table=ngram_table(keys, size), begin=begin)
         ((found,),) = self._search(annotations, constraints)
+        if len(found.tokens) != length:
+            raise ValueError("a step that ignores what it is given")
         return Sentence(list(words), found.token_log_probabilities, found.attention)
 
 
@@ -130,8 +137,6 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
         shape = rows * columns, config.decoder.memory_size  # L, D
-        if table is not None and _SORTED_KEYS in step.inputs:  # An old export's file has keys.
-            table = ngram_table(np.unique(table[table >= 0]), len(vocabulary))
         if table is not None and len(table) < len(vocabulary) + PLACES:
             raise GraphError(f"{files / NGRAMS_FILE} is damaged; export the captioner again")
         sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
@@ -139,7 +144,7 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
     expected = config.preprocessing.size, len(vocabulary), shape
     if (*sizes, annotations) != expected or rows < 1:
         raise GraphError(f"{files}: the graphs are of another {CONFIG} or {VOCABULARY}")
-    if step.inputs.keys() & {_SORTED_KEYS, "ngram_table"} and table is None:
+    if "ngram_table" in step.inputs and table is None:
         raise UserError(f"{files / NGRAMS_FILE} does not exist; export the captioner again")
     return GraphCaptions(
         folder=folder,

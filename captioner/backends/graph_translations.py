@@ -15,11 +15,12 @@ from captioner.backends.graphs import (
     default_threads,
     graph_errors,
     open_graphs,
+    search_graphs,
     search_inputs,
 )
 from captioner.decoding.options import TranslationSearch
 from captioner.decoding.rules import Constraints
-from captioner.decoding.search import Hypothesis, search_hypotheses
+from captioner.decoding.search import Hypothesis
 from captioner.errors import INSTALL, UserError
 from captioner.model_folders import ModelFolder
 from captioner.models.translation_config import (
@@ -82,9 +83,9 @@ class GraphTranslations:
         inputs = {"tokens": tokens, "mask": mask}
         with graph_errors(self.folder.path):
             stepper = GraphStepper(self.start, self.step, inputs, rules)
-            covered = mask if self.attends else None
             longest, penalty = search.maximum_length, search.coverage_penalty
-            return search_hypotheses(stepper, longest, penalty, covered)
+            covered, length = (mask, mask.shape[1]) if self.attends else (None, None)
+            return search_graphs(stepper, len(self.target), length, longest, penalty, covered)
 
 
 def open_translations(folder: ModelFolder) -> GraphTranslations:

@@ -1,10 +1,12 @@
 """ONNX graphs: opens them, and drives the steps of a search with NumPy; imports no torch."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ import onnxruntime
 from captioner.arrays import Array
 from captioner.backends.graph_file import STORED, external_weights
 from captioner.decoding.rules import Constraints
-from captioner.decoding.search import Advanced, StepChoices
+from captioner.decoding.search import Advanced, Hypothesis, StepChoices, search_hypotheses
 from captioner.errors import GraphError, UserError
 from captioner.files import read_bytes
 from captioner.memory_limits import allowed_cores, is_memory_error, memory_sentence, memory_size
@@ -48,8 +50,13 @@ class Graph:
         values = list(map(onnxruntime.OrtValue.ortvalue_from_numpy, weights.values()))
         options.add_external_initializers(list(weights), values)
         _limit_memory()
-        processors = ["CPUExecutionProvider"]
-        self._session = onnxruntime.InferenceSession(content, options, providers=processors)
+        self._session = onnxruntime.InferenceSession(
+            content,
+            options,
+            providers=["CPUExecutionProvider"],
+            # Folding computes a stranger's constants at opening, in memory without a limit.
+            disabled_optimizers=["ConstantFolding"],
+        )
         self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
         self.inputs = {item.name: item for item in self._session.get_inputs()}
         self.outputs = {item.name: item for item in self._session.get_outputs()}
@@ -188,6 +195,32 @@ class GraphStepper:
     def to_numpy(self, arrays: list[Array]) -> list[Array]:
         """Return them: they are NumPy's already."""
         return arrays
+
+
+def search_graphs(
+    stepper: GraphStepper,
+    vocabulary_size: int,
+    map_length: int | None,
+    maximum_length: int,
+    coverage_penalty: float = 0.0,
+    mask: Array | None = None,
+) -> list[list[Hypothesis]]:
+    """`search_hypotheses` by graphs, one or more a source.
+
+    map_length: L or S; None without attention. Raises `ValueError` for tokens outside of the
+    vocabulary, maps of another length or below 0, and numbers that are infinite or NaN.
+    """
+    found = search_hypotheses(stepper, maximum_length, coverage_penalty, mask)
+    for each in chain.from_iterable(found):
+        maps = each.attention
+        are_words = all(0 <= token < vocabulary_size for token in each.tokens)
+        has_shape = map_length is None or maps.shape == (len(each.tokens), map_length)
+        is_finite = math.isfinite(each.score + each.log_probability)
+        if not (are_words and has_shape and is_finite and (maps >= 0).all()):
+            raise ValueError("a step answers what no search gives")
+    if not all(found):
+        raise ValueError("a source without a hypothesis")
+    return found
 
 
 def search_inputs(constraints: Constraints, vocabulary_size: int) -> list[dict[str, Array]]:

@@ -30,6 +30,7 @@ _PARTS = ("_parameters", "_buffers", "_modules")  # Of a module; not in the name
 _TENSORS = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2")
 _PARAMETERS = ("torch._utils._rebuild_parameter", "torch.nn.parameter.Parameter")
 _ALIASES = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
+_MOST_CLASSES = 1_000  # That a pickle names: a checkpoint of whole modules names some 50.
 _TYPES = {"char": torch.int8, "byte": torch.uint8, **{n: getattr(torch, n) for n in _ALIASES}}
 """The types of storages, by the beginning of their classes' names in lower case."""
 
@@ -72,16 +73,57 @@ class _Storage(NamedTuple):
     size: int
 
 
-class _Unpickler(pickle.Unpickler):
-    """Builds plain values, records and storages."""
+_KEYS = {
+    pickle.SETITEM: slice(-2, -1),
+    pickle.SETITEMS: slice(0, None, 2),
+    pickle.DICT: slice(0, None, 2),
+    pickle.ADDITEMS: slice(None),
+    pickle.FROZENSET: slice(None),
+}
+"""Opcodes that hash values, and where these are on the stack."""
+
+_Load = Callable[[Any], None]
+_READERS: dict[int, _Load] = dict(pickle._Unpickler.dispatch)
+
+
+def _checking_keys(load: _Load, places: slice) -> _Load:
+    """The reading of an opcode, of which it checks the keys."""
+
+    def load_checked(unpickler: Any) -> None:
+        for key in unpickler.stack[places]:
+            is_long = isinstance(key, int) and key.bit_length() > 64
+            if is_long or not isinstance(key, str | int | float | Record):
+                raise ValueError("a key is neither text nor a number")
+        load(unpickler)
+
+    return load_checked
+
+
+class _Unpickler(pickle._Unpickler):
+    """Builds plain values, records and storages.
+
+    Of the module's two it is the one in Python. A key that is a tuple of tuples would be hashed in
+    2^40 steps, and whole numbers with one hash compared pair by pair: both are refused before.
+    """
+
+    dispatch: ClassVar[dict[int, _Load]] = {
+        **_READERS,
+        **{code[0]: _checking_keys(_READERS[code[0]], places) for code, places in _KEYS.items()},
+    }
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file, encoding="utf-8")
         self.storages: dict[str, _Storage] = {}
+        self._classes: dict[str, type[Record]] = {}
 
     def find_class(self, module: str, name: str) -> object:
-        """A new class of records for every name."""
-        return type("Record", (Record,), {"name": f"{module}.{name}"})
+        """The class of records of this name."""
+        full = f"{module}.{name}"
+        if full not in self._classes:
+            if len(self._classes) == _MOST_CLASSES:
+                raise ValueError(f"it names more than {_MOST_CLASSES:,} classes")
+            self._classes[full] = type("Record", (Record,), {"name": full})
+        return self._classes[full]
 
     def persistent_load(self, saved: Any) -> Any:
         """A storage; or the class of a module, beside which old files have its source."""

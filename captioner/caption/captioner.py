@@ -122,7 +122,12 @@ class Captioner:
         The captions can be drawn as any other; they have no confidence. Warns of words that the
         model lacks. See `teacher_forced`.
         """
-        texts = [captions] if isinstance(captions, str) else list(captions)
+        are_several = isinstance(captions, Iterable) and not isinstance(captions, str)
+        texts: list[Any] = [*captions] if are_several else [captions]
+        for number, text in enumerate(texts, start=1):
+            if not isinstance(text, str):
+                kind = type(text).__name__
+                raise UserError(f"captions: number {number} is of the type {kind}, not a text")
         sources = [photos] * len(texts) if _is_one_photo(photos) else list(photos)
         if len(sources) != len(texts):
             raise UserError(f"{len(texts)} captions are given for {len(sources)} photos")
@@ -225,6 +230,9 @@ class Captioner:
             (photo_name(photo, "the image" if one else f"image {number} of the list"), photo)
             for number, photo in enumerate([photos] if one else photos, start=1)
         )
+        if not isinstance(search, SearchOptions | None):
+            kind = type(search).__name__
+            raise UserError(f"search is of the type {kind}, not SearchOptions; give beam=2 alone")
         search = (search or self.search).override(**options)
         captions = caption_photos(
             self,

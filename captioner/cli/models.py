@@ -36,7 +36,7 @@ def add_commands(commands: shared.Commands) -> None:
     add = shared.add_group(parser, "input and output")
     add("model", "MODEL", "a model folder or name")
     add("folder", "FOLDER", "the folder to write")
-    kinds = ("float32", "float16", "int8")
+    kinds = ("float32", "float16")
     about = "in which large weights are stored; all arithmetic is float32"
     add("--precision", f"{{{','.join(kinds)}}}", about, choices=kinds, default="float32")
     add("--page", "", "add a page for browsers, with onnxruntime-web, which npm fetches")

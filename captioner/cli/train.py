@@ -36,7 +36,7 @@ def add_commands(commands: shared.Commands) -> None:
     parser, add = shared.add_parser(commands, run_features, usage, summary)
     _add_config(add, "a YAML file, as for training; or a folder of photos, without captions")
     add = shared.add_group(parser, "output")
-    about = "the store's folder (default: the config's features.folder); of photos also a .npz"
+    about = "the store's folder (default: the config's features.folder, or features)"
     add("--out", "FOLDER", about, **_changing("features.folder"))
     shared.add_machine(parser)
 
@@ -128,11 +128,11 @@ def run_features(arguments: argparse.Namespace) -> None:
       captioner features configs/flickr8k_soft.yaml --out features
       captioner train configs/flickr8k_soft.yaml --set features.folder=features
 
-    Of a folder of photos, writes a file for NumPy: features (N, 196, 512) in float16 and names, by
-    the packaged model's encoder, or that of --set start_from=MODEL.
+    Of a folder of photos, stores vectors by the packaged model's encoder, or that of
+    --set start_from=MODEL. NumPy reads them: rows.npy (N, 196, 512) in float16, of the
+    images of record.json.
 
-      captioner features photos/ --out features.npz
-      captioner features photos/ --out vectors         as a store, vectors/photos/
+      captioner features photos/ --out vectors         the store vectors/photos/
     """
     from captioner.devices import choose_device
     from captioner.runs.features import extract_features, save_photo_features

@@ -32,8 +32,8 @@ PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".pdf")
 PAGE_SUFFIXES = (".html", ".htm")
 """File name endings of pictures and of web pages."""
 
-WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.(?:jpg|png)")
-"""The file names of `save_word_images`; in earlier versions they ended in .png."""
+WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.jpg")
+"""The file names of `save_word_images`."""
 
 _LONGEST_NAME, _LONGEST_SIDE = 40, 1024  # Letters; pixels.
 

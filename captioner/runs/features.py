@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from zipfile import ZipFile
 from zlib import crc32
 
 import numpy as np
@@ -17,10 +15,8 @@ from torch import Tensor
 
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
-from captioner.files import atomic_path
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
-from captioner.runs.batches import chunks
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.photos import StoredRows, read_training
 from captioner.runs.read_recipe import read_any_recipe
@@ -32,8 +28,6 @@ from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import photo_files
 from captioner.vision.shards import source_status
-
-_ROWS_OF_PIECE = 256  # Annotation vectors that are written together: 50 MB.
 
 
 def encoder_of(chosen: EncoderRecipe) -> Encoder:
@@ -55,7 +49,7 @@ def feature_stores(
     """The finished store of each split; each process computes its share of the missing rows."""
     settings, size = recipe.features, recipe.preprocessing.size
     height, width = encoder.map_shape(size, size)
-    of_encoder = encoder.config.model_dump(mode="json", exclude={"rank"})  # The weights tell it.
+    of_encoder = to_mapping(encoder.config)
     of_encoder |= {"weights": encoder.digest(), "precision": settings.precision}
     preprocessing = to_mapping(recipe.preprocessing)
     folder = settings.folder
@@ -175,39 +169,17 @@ def extract_features(
 
 
 def save_photo_features(photos: str, changes: Sequence[str], processes: Processes) -> None:
-    """Write the annotation vectors of a folder's photos, which need no captions.
+    """Fill the store `photos` with the annotation vectors of a folder, which needs no captions.
 
-    Where `features.folder` ends in .npz, by default features.npz, the file has `features`
-    (N, L, D), float16, and `names` (N,). Otherwise it is a folder, with the store `photos`.
-    changes: of the recipe that adapts a model, whose encoder it is; see `read_any_recipe`.
+    It is in `features.folder`, by default `features`. changes: of the recipe that adapts a model,
+    whose encoder it is; see `read_any_recipe`.
     """
     recipe = read_any_recipe(photos, changes)
     assert isinstance(recipe, CaptioningRecipe)  # Of a folder.
-    path = recipe.features.folder or Path("features.npz")
-    is_file = path.suffix == ".npz"
+    folder = recipe.features.folder or Path("features")
+    recipe = recipe.replace(features=recipe.features.replace(folder=folder))
     examples = [Example(f"{photo}", photo) for photo in photo_files([photos])]
     encoder = encoder_of(recipe.encoder).to(processes.device)
-    # Of all processes; a run that was stopped goes on with it.
-    folder = Path(f"{path}.store") if is_file else path
-    recipe = recipe.replace(features=recipe.features.replace(folder=folder))
     store = feature_stores(recipe, encoder, {"photos": examples}, processes)["photos"]
-    if not processes.is_main:
-        return
-    rows = StoredRows(store).readable
-    count = counted(len(rows), "image")
-    if not is_file:
-        print(f"{count} in {store.folder}")
-        return
-    names = np.array(store.record.images)[rows]
-    shape = (len(rows), *store.record.shape)
-    with atomic_path(path) as temporary, ZipFile(temporary, "w") as archive:
-        # In pieces: the vectors of many photos do not fit in memory.
-        with archive.open("features.npy", "w", force_zip64=True) as file:
-            header = {"descr": "<f2", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            for part in chunks(rows, _ROWS_OF_PIECE):
-                file.write(store.read(part, torch.float16).numpy().tobytes())
-        with archive.open("names.npy", "w") as file:
-            np.save(file, names)
-    shutil.rmtree(folder)
-    print(f"{count} in {path}")
+    if processes.is_main:
+        print(f"{counted(len(StoredRows(store).readable), 'image')} in {store.folder}")

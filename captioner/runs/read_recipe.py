@@ -15,7 +15,7 @@ from captioner.files import Json, JsonObject, read_text
 from captioner.model_folders import ModelFolder, model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TASK, TranslationRecipe
-from captioner.schema import from_mapping, to_mapping
+from captioner.schema import from_mapping, shown, to_mapping
 from captioner.vision.encoder_config import EncoderConfig
 from captioner.vision.encoder_families import ENCODERS, make_encoder
 
@@ -47,7 +47,9 @@ def read_any_recipe(
     if task == TASK:
         return from_mapping(TranslationRecipe, mapping, where)
     if task is not None:
-        raise UserError(f"{where}: task {task!r} is not {TASK!r}; leave it out for a captioner")
+        raise UserError(
+            f"{where}: task {shown(task)} is not {TASK!r}; leave it out for a captioner"
+        )
     return captioning_recipe(mapping, where)
 
 
@@ -130,7 +132,7 @@ def with_changes(mapping: Json, changes: Sequence[str]) -> Json:
         mapping = {} if mapping is None else mapping
         name, equals, text = change.partition("=")
         if not equals or not name:
-            raise UserError(f"change {change!r} should read section.field=value")
+            raise UserError(f"change {shown(change)} should read section.field=value")
         try:
             value = yaml.load(text, _Loader)
         except (yaml.YAMLError, ValueError, RecursionError):
@@ -140,17 +142,24 @@ def with_changes(mapping: Json, changes: Sequence[str]) -> Json:
         for section in sections:
             inner = inner.setdefault(section, {}) if isinstance(inner, dict) else None
         if not isinstance(inner, dict):
-            raise UserError(f"change {change!r} names a field of something that has none")
+            raise UserError(f"change {shown(change)} names a field of something that has none")
         inner[last] = value
     return mapping
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with two rules of YAML 1.2.
+    """PyYAML's safe loader with two rules of YAML 1.2, and without aliases.
 
     4e-4 is a number, in YAML 1.1 a text; and no mapping has a key twice, of which PyYAML drops the
-    first.
+    first. A few lines of aliases of aliases are a value of 10^12 parts.
     """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            problem = f"the alias *{event.anchor[:40]} is not read; write its value"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
 
     def compose_mapping_node(self, anchor: dict[str, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -158,7 +167,9 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             other = first.setdefault(str(key.value), key)
             if other is not key:
-                problem = f"{key.value!r} is given twice, first in line {other.start_mark.line + 1}"
+                problem = (
+                    f"{shown(key.value)} is given twice, first in line {other.start_mark.line + 1}"
+                )
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
         return node
 

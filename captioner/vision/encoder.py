@@ -108,7 +108,7 @@ class Encoder(nn.Module, ABC):
 
     def digest(self) -> str:
         """64 hexadecimal digits (SHA-256) that differ when the configuration or a weight does."""
-        digest = hashlib.sha256(repr(self.config).encode())
+        digest = hashlib.sha256(self.config.model_dump_json().encode())
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(name.encode())
             # In float16, as a model folder stores them: a saved encoder keeps its digest.

@@ -26,7 +26,6 @@ class VGGConfig(EncoderConfig):
     )
     rank: Share = Field(
         1.0,
-        repr=False,  # Keeps older digests valid; split weights differ by their names and shapes.
         description="below 1, each convolution behind the first pooling is two: a 3x3 one with "
         "this share of its channels, and a 1x1 one; those of the context stay whole. ImageNet "
         "weights need 1",
@@ -51,10 +50,6 @@ class NetworkConfig(EncoderConfig):
     map_size: int | None = Field(
         None, ge=1, le=256, description="rows and columns of the map, averaged; by default its own"
     )
-
-    def __repr_args__(self) -> list[tuple[str | None, object]]:
-        """Without None: digests of stored features stay valid."""
-        return [(name, value) for name, value in super().__repr_args__() if value is not None]
 
     @property
     def library_name(self) -> str:

@@ -79,14 +79,12 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
     def forget_changed(self, states: Sequence[Sequence[int]]) -> list[str]:
         """Mark the rows of changed photos as not written; returns the names of the photos.
 
-        states: of each photo now, such as its size and time of change. A store without
-            states, of an earlier version, takes these.
+        states: of each photo now, such as its size and time of change. A new store takes these.
         """
         path = self.folder / STATES
         now = [list(state) for state in states]
         if not path.exists():
-            with suppress(UserError):  # A finished store may lie where nothing can be written.
-                files.write_json(path, now, indent=None)
+            files.write_json(path, now, indent=None)
             return []
         if files.read_json(path, "states of the photos") == now:
             return []

@@ -52,7 +52,10 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Published:
     torch.manual_seed(0)
     encoder, decoder = TutorialEncoder().eval(), TutorialDecoder(2048)
     content = {"epoch": 9, "bleu-4": np.float64(0.3), "encoder": encoder, "decoder": decoder}
-    content |= {"itself": content, "decoder_optimizer": torch.optim.Adam(decoder.parameters())}
+    optimizer = torch.optim.Adam(decoder.parameters())
+    decoder.fc.bias.grad = torch.zeros_like(decoder.fc.bias)
+    optimizer.step()  # Its state has parameters as keys.
+    content |= {"itself": content, "decoder_optimizer": optimizer}
     checkpoint = saved(tmp_path_factory.mktemp("tutorial") / "best.pth.tar", content, legacy=True)
     assert run_convert(checkpoint, TUTORIAL_MAP) == 0
     network = torch.nn.Sequential(encoder.resnet, encoder.adaptive_pool)
@@ -196,6 +199,16 @@ def zipped(content: Any) -> bytes:
     return file.getvalue()
 
 
+def pickled(content: bytes) -> bytes:
+    """A file from before torch 1.6 with this pickle."""
+    return sequence(*HEAD) + b"\x80\x02" + content + b"." + pickle.dumps([], 2)
+
+
+DEEP = b")" + b"2\x86" * 40  # A tuple of tuples, each twice the one before.
+LONG = b"".join(b"\x8a\x0a" + (n * (2**61 - 1)).to_bytes(10, "little") + b"N" for n in range(99))
+CLASSES = b"".join(b"ca\n%d\n" % number for number in range(2_000))
+
+
 def hostile(ran: Path) -> dict[str, tuple[bytes, str]]:
     """Files, with what is said of them. ran: made by their calls."""
     call, ones = Call(os.system, f"touch {ran}"), torch.ones(3)
@@ -206,6 +219,14 @@ def hostile(ran: Path) -> dict[str, tuple[bytes, str]]:
         "large": (one_tensor(count=2**60), "the file ends before the tensor 'weight'"),
         "cut off": (one_tensor()[:-5], "the file ends before the tensor 'weight'"),
         "zip": (zipped({"weight": call}), "has no decoder"),
+        "key": (pickled(b"}" + DEEP + b"K\1s"), "a key is neither text nor a number"),
+        "keys": (pickled(b"}(" + DEEP + b"K\1u"), "a key is neither text nor a number"),
+        "dict": (pickled(b"(" + DEEP + b"K\1d"), "a key is neither text nor a number"),
+        "set": (pickled(b"\x8f(" + DEEP + b"\x90"), "a key is neither text nor a number"),
+        "frozen set": (pickled(b"(" + DEEP + b"\x91"), "a key is neither text nor a number"),
+        "one hash": (pickled(b"}(" + LONG + b"u"), "a key is neither text nor a number"),
+        "classes": (pickled(b"(" + CLASSES + b"l"), "it names more than 1,000 classes"),
+        "one class": (pickled(b"(" + b"ca\nb\n" * 2_000 + b"l"), "has no decoder"),
         "subclass": (zipped({"weight": ones.as_subclass(Marked)}), "has no decoder"),
     }
 

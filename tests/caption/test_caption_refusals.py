@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from samples import change_config, drop_digests, make_captioner, photo
+from safetensors.torch import load_file
+from samples import change_config, make_captioner, photo, renew_digests
 from torch import Tensor
 
 import captioner
@@ -23,6 +23,7 @@ from captioner.models.caption_config import DecoderConfig, TransformerDecoderCon
 from captioner.models.caption_decoder import Standardisation
 from captioner.models.caption_losses import SelfCriticalConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
+from captioner.module_weights import write_tensors
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.vision.preprocessing import Preprocessing
 
@@ -42,6 +43,21 @@ SMALL = Preprocessing(size=15, resize="squash")
         (SelfCriticalConfig, {"samples": 1}, "samples 1 is not at least 2, as baseline"),
         (captioner.load, {"precision": "half"}, "'half' is not one of float32, bfloat16"),
         (CAPTION.overlay, {"path": "a.png"}, "a caption without its photo, or without words, can"),
+        (
+            MODEL.caption,
+            {"photos": photo(), "search": {"beam": 2}},
+            "search is of the type dict, not",
+        ),
+        (
+            MODEL.explain,
+            {"photos": photo(), "captions": 5},
+            "captions: number 1 is of the type int",
+        ),
+        (
+            MODEL.explain,
+            {"photos": photo(), "captions": ["a dog", None]},
+            "captions: number 2 is of ",
+        ),
         (MODEL.caption, {"photos": 3}, "the image is of the type int, not a path"),
         (MODEL.caption, {"photos": [], "batch_size": 0}, "batch size 0 is not at least 1"),
         (MODEL.caption, {"photos": [], "on_error": "ignore"}, "on_error 'ignore' is neither"),
@@ -81,11 +97,11 @@ FILES = WEIGHTS, CONFIG, _ = "model.safetensors", "config.json", "vocabulary.jso
 
 
 def tensor(name: str, value: Tensor) -> Callable[[Path], None]:
-    """Changes a tensor of a folder without digests."""
+    """Changes a tensor of a folder."""
 
     def change(folder: Path) -> None:
-        drop_digests(folder)
-        save_file({**load_file(folder / WEIGHTS), name: value}, folder / WEIGHTS)
+        write_tensors(folder / WEIGHTS, {**load_file(folder / WEIGHTS), name: value})
+        renew_digests(folder, WEIGHTS)
 
     return change
 

@@ -13,7 +13,6 @@ from samples import (
     Patch,
     assert_same_captions,
     confidence_weights,
-    drop_digests,
     make_captioner,
     photo,
     table_of,
@@ -136,6 +135,3 @@ def test_a_model_is_described_with_its_sizes_and_the_start_of_its_card(tiny_mode
     assert "license" not in text
     rest = f"(the whole card: {tiny_model / 'README.md'})"
     assert text.endswith(f"\n\n# A model\n\nIt sees.\n\n{rest}")
-    drop_digests(tiny_model)
-    text = ModelFolder(tiny_model).described({})
-    assert "files          without digests (0.4.0.dev0): graphs" in text

@@ -188,16 +188,16 @@ def test_overwrite_replaces_files_that_exist(folder: Path) -> None:
     Path("out.json").touch()  # An empty file, as `mktemp` makes it, needs none.
     assert caption("--json", "out.json") == 0
     Path("words/a").mkdir(parents=True)
-    for name in ("01_old.png", "mine.png"):
+    for name in ("01_old.jpg", "mine.jpg"):
         Path("words/a", name).touch()
-    photo = str(save_photo(Path("words/a/02_dog.png"), 7))  # No picture of ours is an input.
+    photo = str(save_photo(Path("words/a/02_dog.jpg"), 7))  # No picture of ours is an input.
     options = ["--json", "out.json", "--overlay", "maps/", "--words", "words", "--overwrite"]
     Path("photos/a.png").rename("a.png")
     assert main([*CAPTION, "a.png", photo, *options]) == 0
     assert len(json.loads(Path("out.json").read_text())) == 2
     assert Path(photo).exists()
     names = {path.name for path in Path("words/a").iterdir()}
-    assert ("mine.png" in names, "01_old.png" in names) == (True, False)
+    assert ("mine.jpg" in names, "01_old.jpg" in names) == (True, False)
 
 
 def test_a_file_that_fails_loses_no_other(folder: Path, monkeypatch: Patch, capsys: Output) -> None:

@@ -1,5 +1,6 @@
 """Feature stores of a recipe: the same rows by one process or several."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,42 +33,35 @@ def filled(config: Config, folder: Path) -> dict[str, FeatureStore]:
     return extract_features(recipe_of(config, features={"folder": str(folder)}), Processes())
 
 
-def test_photos_without_captions_as_a_file_of_numpy(folder: Path, capsys: Output) -> None:
+def test_photos_without_captions_are_a_store(folder: Path, capsys: Output) -> None:
     photos = folder / "photos"
     for number, name in enumerate(("b.png", "a.png", "broken.png")):
         save_photo(photos / name, number)
     (photos / "broken.png").write_bytes(b"no photo")
-    command = ["features", "photos", "--out", "out.npz", "--set", "start_from=tiny-model"]
+    command = ["features", "photos", "--set", "start_from=tiny-model"]
     assert main([*command, "--set", "data.on_problem=skip"]) == 0
-    assert "2 images in out.npz\n" in capsys.readouterr().out
-    with np.load("out.npz") as found:
-        assert found["names"].tolist() == [str(Path("photos", name)) for name in ("a.png", "b.png")]
-        model = captioner.load("tiny-model", engine="torch")
-        expected = model.annotations([load_image(name) for name in found["names"]])
-        assert found["features"].shape == tuple(expected.shape)
-        np.testing.assert_allclose(found["features"], expected, rtol=2e-3, atol=2e-3)
-        command[3] = "store"
-        assert main([*command, "--set", "data.on_problem=skip"]) == 0
-        stored = np.load("store/photos/rows.npy")[:2]  # The broken one is the last.
-        np.testing.assert_array_equal(stored, found["features"])
-    left = sorted(path.name for path in folder.iterdir())
-    assert left == ["a.png", "b.png", "out.npz", "photos", "store", "tiny-model"]
+    assert "2 images in features/photos\n" in capsys.readouterr().out
+    names = json.loads(Path("features/photos/record.json").read_text())["images"][:2]
+    assert names == [str(Path("photos", name)) for name in ("a.png", "b.png")]
+    model = captioner.load("tiny-model", engine="torch")
+    expected = model.annotations([load_image(name) for name in names])
+    stored = np.load("features/photos/rows.npy")[:2]  # The broken one is the last.
+    assert stored.shape == tuple(expected.shape)
+    np.testing.assert_allclose(stored, expected, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.slow
-def test_two_processes_write_one_file_of_numpy(folder: Path) -> None:
+def test_two_processes_fill_one_store(folder: Path) -> None:
     for number in range(3):
         save_photo(folder / "photos" / f"{number}.png", number)
     options = ["--set", "start_from=tiny-model", "--set", "features.batch_size=2"]
     for processes in (1, 2):
-        command = ["features", "photos", "--out", f"{processes}.npz", *options]
+        command = ["features", "photos", "--out", f"{processes}", *options]
         code, output, errors = ended(start(*command, processes=processes))
         assert code == 0, errors[-3000:]
         assert output.count("3 images in") == 1
-    with np.load("1.npz") as one, np.load("2.npz") as two:
-        assert two["names"].tolist() == one["names"].tolist()
-        np.testing.assert_allclose(two["features"], one["features"], rtol=2e-3, atol=2e-3)
-    assert not list(folder.glob("*.store"))
+    one, two = (np.load(f"{processes}/photos/rows.npy") for processes in (1, 2))
+    np.testing.assert_allclose(two, one, rtol=2e-3, atol=2e-3)
 
 
 def test_stored_rows_are_those_read_in_the_step_in_its_precision(config: Config) -> None:

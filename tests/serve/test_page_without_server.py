@@ -19,7 +19,7 @@ from chromium_samples import add, browser, needs_chromium, opening, photo_file, 
 from photo_samples import DEMO_CAPTION
 from PIL import Image
 from playwright.sync_api import Browser, Error, Page, expect
-from samples import drop_digests
+from samples import renew_digests
 
 import captioner
 from captioner.caption.confidence import WordWeights
@@ -165,7 +165,7 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
         ready(page)
         words = (site / "vocabulary.json").read_text()
         (site / "vocabulary.json").write_text(words.replace(f'"{LAST}"', '"ocelot"'))
-        drop_digests(site)
+        renew_digests(site, "vocabulary.json")
         write_page(site, "My <trip>")
         assert '"name">My &lt;trip&gt;</h1>' in (site / "index.html").read_text()
         page.reload()
