@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from captioner.backends.torch_translations import load_translation_model
 from captioner.cli.program import run_program, script_parser
 from captioner.devices import choose_device
 from captioner.evaluation.translations import TranslationScores, score_translator
 from captioner.files import atomic_path
 from captioner.loading import load_translator
+from captioner.model_folders import ModelFolder, model_folder
 from captioner.render.overlay import check_suffix
 from captioner.translate.translator import Translator
 
@@ -31,7 +33,12 @@ DASHES, MARKERS = ("-", "--", "-.", ":") * 2, "os^DvPX*"
 
 
 def compare(
-    name: str, translator: Translator, source: Path, references: Path, exponents: Sequence[float]
+    name: str,
+    folder: Path,
+    translator: Translator,
+    source: Path,
+    references: Path,
+    exponents: Sequence[float],
 ) -> TranslationScores:
     """Translate with each exponent, print a row of the table, and return the best report."""
     reports = {}
@@ -40,7 +47,8 @@ def compare(
         reports[exponent] = score_translator(translator, source, references, search, BATCH_SIZE)
     best = max(reports, key=lambda exponent: reports[exponent].scores["BLEU"])
     bleu, penalty, chrf, _ = reports[best].scores.values()
-    parameters = sum(weight.numel() for weight in translator.backend.model.parameters())
+    model = load_translation_model(ModelFolder(model_folder(folder))).model
+    parameters = sum(weight.numel() for weight in model.parameters())
     cells = (
         *(name, f"{parameters / 1e6:.2f}", f"{bleu:.1f}", f"{chrf:.1f}", f"{penalty:.3f}"),
         f"{best:g}",
@@ -102,8 +110,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|", flush=True)
     texts = arguments.source, arguments.references
     reports = [
-        (name, compare(name, translator, *texts, arguments.length_normalisation))
-        for name, translator in zip(names, translators, strict=True)
+        (name, compare(name, folder, translator, *texts, arguments.length_normalisation))
+        for name, folder, translator in zip(names, arguments.models, translators, strict=True)
     ]
     first = reports[0][1]
     columns = [_label(bucket, " ") for bucket in first.lengths]

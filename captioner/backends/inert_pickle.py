@@ -82,6 +82,9 @@ _KEYS = {
 }
 """Opcodes that hash values, and where these are on the stack."""
 
+_REFUSED = (pickle.PUT, pickle.BYTEARRAY8)
+"""Opcodes that no checkpoint needs: one has keys of any length, the other takes memory unread."""
+
 _Load = Callable[[Any], None]
 _READERS: dict[int, _Load] = dict(pickle._Unpickler.dispatch)
 
@@ -99,6 +102,10 @@ def _checking_keys(load: _Load, places: slice) -> _Load:
     return load_checked
 
 
+def _refuse(_: Any) -> None:
+    raise ValueError("it has numbers of memo as text, or changeable bytes")
+
+
 class _Unpickler(pickle._Unpickler):
     """Builds plain values, records and storages.
 
@@ -109,6 +116,7 @@ class _Unpickler(pickle._Unpickler):
     dispatch: ClassVar[dict[int, _Load]] = {
         **_READERS,
         **{code[0]: _checking_keys(_READERS[code[0]], places) for code, places in _KEYS.items()},
+        **{code[0]: _refuse for code in _REFUSED},
     }
 
     def __init__(self, file: BinaryIO) -> None:

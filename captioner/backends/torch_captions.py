@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,7 +52,6 @@ class TorchCaptions(VocabularyCaptions):
     vocabulary: Vocabulary
     preprocessing: Preprocessing
     ngrams: Tensor | None = None
-    is_finished: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         needed = self.encoder.annotation_size
@@ -97,7 +96,6 @@ class TorchCaptions(VocabularyCaptions):
         """
         self.encoder = self.encoder.fold_batch_norm().to(precision)
         cpu.pack(self.decoder)
-        self.is_finished = True
         return self
 
     def for_workers(self, workers: int) -> TorchCaptions:
@@ -151,8 +149,6 @@ def networks_of(backend: CaptionBackend) -> TorchCaptions:
     """A backend that can be trained and saved; refuses another."""
     if not isinstance(backend, TorchCaptions):
         raise UserError(f"a captioner by {backend.engine} has no networks to train or save")
-    if backend.is_finished:
-        raise UserError("this captioner is open for captioning; `load_model` opens it for training")
     return backend
 
 

@@ -39,12 +39,14 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     `KeyboardInterrupt` of theirs is raised again, by a timer, until it falls outside; not on
     Windows, which has no such timer.
     """
-    is_interrupted = False
+    is_interrupted, has_timer = False, hasattr(signal, "setitimer")
     report_ignored = sys.unraisablehook
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal is_interrupted
         is_interrupted = True
+        if has_timer:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # The hook sets it anew for one that is lost.
         if number == signal.SIGTERM:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise KeyboardInterrupt
@@ -57,7 +59,7 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
 
     _set_streams()
     before: dict[int, Any] = {}
-    if has_timer := hasattr(signal, "setitimer"):
+    if has_timer:
         before[signal.SIGALRM] = signal.signal(signal.SIGALRM, interrupt)
         sys.unraisablehook = raise_again
     before[signal.SIGTERM] = signal.signal(signal.SIGTERM, interrupt)

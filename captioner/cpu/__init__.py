@@ -16,6 +16,7 @@ from torch.nn import functional
 from captioner.cpu.recurrence import Recurrence as Recurrence
 from captioner.cpu.recurrence import additive_scores as additive_scores
 from captioner.cpu.recurrence import exponentials as exponentials
+from captioner.errors import UserError
 
 SWITCH = "CAPTIONER_CPU_CODE"
 """Environment variable: `0` runs plain torch code everywhere."""
@@ -82,6 +83,10 @@ class PackedLinear(nn.Module):
         product = torch.ops.mkldnn._linear_pointwise
         return product(inputs, self.packed, self.bias, "none", [], "")  # type: ignore[no-any-return]
 
+    def _save_to_state_dict(self, *_: object) -> None:
+        """Refuse to be saved: a file without these weights would be no model."""
+        raise UserError("a model that is open for inference is not saved: load it for training")
+
     def __getstate__(self) -> dict[str, object]:
         """torch copies no packed tensor."""
         return {**self.__dict__, "packed": self.weight}
@@ -121,7 +126,7 @@ def pack(model: nn.Module) -> None:
         for name, layer in module.named_children():
             if isinstance(layer, LSTMCell) and is_packable(layer.weight_hh):
                 setattr(module, name, PackedLSTMCell(layer))
-            elif isinstance(layer, nn.Linear) and is_packable(layer.weight):
+            elif type(layer) is nn.Linear and is_packable(layer.weight):
                 setattr(module, name, PackedLinear(layer.weight, layer.bias))
 
 

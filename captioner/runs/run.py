@@ -166,12 +166,14 @@ def _without_collection() -> Iterator[None]:
 
     To search the millions of objects of COCO's captions takes a third of their reading.
     """
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 def validate(task: Task, processes: Processes) -> Validated:
@@ -257,7 +259,7 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
     settings = task.recipe.training
     best = best_record(read_log(folder), score)
     if epochs < settings.epochs:
-        why = f"{settings.patience} validations without a better {score}"
+        why = f"{settings.patience} validations without a better model"
         print(f"stopped early, after epoch {epochs} of {settings.epochs}: {why}")
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")

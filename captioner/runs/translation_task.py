@@ -226,7 +226,8 @@ def make_translation_task(
         *validation_problems.sentences,
         f"vocabulary: {len(source):,} source and {len(target):,} target tokens",
     ]
-    for side, vocabulary in (("source", source), ("target", target)):
+    learned = () if resumed or start else (("source", source), ("target", target))
+    for side, vocabulary in learned:
         pieces = tokens_per_word(vocabulary, [getattr(pair, side) for pair in training[:MEASURED]])
         if pieces > MANY_TOKENS:
             many = f"{side}: {pieces:.1f} tokens a word, where {MANY_TOKENS} are many"

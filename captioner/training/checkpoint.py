@@ -109,7 +109,8 @@ def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str
             header = file.metadata() or {}
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if header.get("format") != FORMAT:
-        raise UserError(f"{path} is not a checkpoint of a training run by this version")
+        fault = f"{path} is not a checkpoint of a training run by this version"
+        raise UserError(f"{fault}: start another run with --start-from FOLDER")
     if (made_by := header.get("processes", "1")) != str(world_size):
         fault = f"checkpoint {path} is of a run of {made_by} processes, not of {world_size}"
         raise UserError(f"{fault}: resume it with {made_by}, or start another run from its model")

@@ -182,11 +182,14 @@ def test_an_interrupt_while_a_module_is_imported(module: str) -> None:
 @pytest.mark.parametrize("count", [2, pytest.param(60, marks=pytest.mark.slow)])
 def test_an_interrupt_at_any_moment_of_starting(count: int) -> None:
     command = [sys.executable, "-c", START, "-", "caption", "--demo"]
+    begin = time.monotonic()
+    subprocess.run(command, check=True, capture_output=True)
+    took = time.monotonic() - begin
     for number in range(count):
         pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
         with subprocess.Popen(command, text=True, **pipes) as process:
             assert process.stdout.readline() == "starts\n"
-            time.sleep(0.002 + 0.5 * number / count)
+            time.sleep(0.002 + 0.5 * took * number / count)
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (130, INTERRUPTED)

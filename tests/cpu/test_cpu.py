@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import Patch, assert_same_captions, make_captioner
+from samples import Patch, assert_same_captions, make_captioner, make_translator
 from torch import nn
 from torch.nn import functional
 
@@ -15,6 +15,7 @@ from captioner import cpu
 from captioner.caption.folder import load_model, save_model
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO, model_folder
+from captioner.translate.folder import save_translator
 from captioner.vision.images import load_image
 
 
@@ -125,7 +126,7 @@ def test_a_model_open_for_captioning_is_packed_and_one_to_train_never() -> None:
     assert packed <= kinds[0]
     saved.caption(DEMO_PHOTO)
     assert not packed & (kinds[1] | {type(layer) for layer in saved.backend.decoder.modules()})
-    with pytest.raises(UserError, match="open for captioning; `load_model` opens it for training"):
+    with pytest.raises(UserError, match="open for inference is not saved: load it for training"):
         save_model(model, "never")
     assert not Path("never").exists()
     photo = [load_image(DEMO_PHOTO)]
@@ -164,3 +165,15 @@ def test_dropout_keeps_the_share_and_the_mean(monkeypatch: Patch) -> None:
 
 def test_a_dropout_of_nearly_everything_is_finite() -> None:
     assert cpu.Dropout(0.999999)(torch.ones(1000)).isfinite().all()
+
+
+def test_a_translator_that_is_open_is_not_saved_without_its_weights(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(cpu, "_LARGE_WEIGHT", 16)
+    save_translator(make_translator(["a dog runs"]), tmp_path / "model")
+    content = (tmp_path / "model" / "model.safetensors").read_bytes()
+    opened = captioner.load_translator(tmp_path / "model", engine="torch")
+    with pytest.raises(UserError, match="load it for training"):
+        save_translator(opened, tmp_path / "model")
+    assert (tmp_path / "model" / "model.safetensors").read_bytes() == content
