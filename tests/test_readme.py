@@ -218,6 +218,7 @@ SAID = (
     *("most at row", "14, 14)", "'dog': -", "", "sentence 2 is of the type", "CIDEr-D"),
     *("", "torch.Size([1, 49, 256]) (7, 7)", "", "5 True\n5 True"),
     "0.jpg ('a dog runs', 'a brown dog')",
+    "",
     "nats a word\n",
 )
 """What each of the Python examples prints, among other things.

@@ -1,5 +1,6 @@
 """Sidecars and texts follow photos that were renamed."""
 
+import glob
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -38,7 +39,9 @@ def _files_of(old: Path, new: Path, beside: Beside) -> Iterator[tuple[Path, Path
     """The files beside a photo, and their new names; not those that are another photo's, too."""
     short, long = beside.sidecars(old)
     is_alone = not {path.name for path in beside.namesakes(old)} - {old.name}
-    alone = [*short, beside.text(old)] if is_alone else []
+    text = beside.text(old)
+    copies = text.parent.glob(f"{glob.escape(text.name)}.before*")
+    alone = [*short, text, *copies] if is_alone else []
     names = {path: new.stem + path.name[len(old.stem) :] for path in alone}
     names |= {path: new.name + path.name[len(old.name) :] for path in long}
     for path, name in names.items():

@@ -204,7 +204,7 @@ class Library:
             raise UserError(inside.problem)
         own = ("captioner", "table") if words.by_person else ("captioner",)
         others = (each.text for each in _described(packets) if each.by not in own)
-        kept = next(others, words.caption)
+        kept = next((text for text in others if text != words.caption), words.caption)
         if kept != words.caption and words.caption and not self._overwrite:
             to.kept = kept
             to.notes.append(f"{photo} keeps its description {kept!r}; {OPTION} replaces it")

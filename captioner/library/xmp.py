@@ -141,6 +141,10 @@ def _entries(element: etree._Element) -> tuple[list[Entry], bool]:
     is_array = array.tag in (f"{_RDF}Alt", f"{_RDF}Bag", f"{_RDF}Seq")
     items = element.findall(f".//{_RDF}li") or ([] if is_array else [element])
     are_plain = all(not len(item.xpath("*")) and {*item.attrib} <= {_LANGUAGE} for item in items)
+    if is_array:  # Comments count, and loose text, and other items than `rdf:li`.
+        loose = [element.text, array.text, *(each.tail for each in (array, *array))]
+        are_plain &= all(each.tag == f"{_RDF}li" for each in array)
+        are_plain &= not "".join(filter(None, loose)).strip()
     is_plain = are_plain and (not children or (is_array and not (element.attrib or array.attrib)))
     entries = [(item.get(_LANGUAGE, ""), _text(item)) for item in items]
     return [entry for entry in entries if entry[1] or is_array], not is_plain

@@ -1,13 +1,13 @@
 """The sink of JSON lines, from which a run resumes. No record stays in memory, but its place."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import IO
 
 from captioner import files
 from captioner.errors import UserError
 from captioner.files import JsonObject, json_text
-from captioner.outputs.record import PhotoRecord, record_in
+from captioner.outputs.record import PLACES, PhotoRecord, record_in
 from captioner.outputs.sink import Run, Sink
 
 _LONGEST_LINE = 2**26  # Bytes; a file of zeros would fill the memory.
@@ -101,15 +101,32 @@ class JsonLines(Sink):
         others = {field: getattr(record, field) for field in (*_FOR_DATASETS, "photo_digest")}
         return {"file_name": name.replace(os.sep, "/"), "text": record.caption, **others}
 
+    def rewrite(self, moved: Container[str] = ()) -> None:
+        """Write the table anew, without the lines that others replace.
+
+        moved: photos whose records have the names before, and files beside these.
+        """
+        places = {}
+        with (
+            files.atomic_path(self.path) as temporary,
+            temporary.open("wb") as new,
+            open(self.path, "rb") as file,
+        ):
+            for photo, place in self.places.items():
+                line = _line_at(file, place)
+                record = record_in(line) if photo in moved else None
+                if record and record.saved:
+                    kept = {key: record.files[key] for key in record.files.keys() - PLACES}
+                    fields = {**record.saved, "image": photo, "files": kept}
+                    line = json_text(fields, indent=None).encode(errors="backslashreplace")
+                places[photo] = new.tell()
+                new.write(line)
+        self.places, self.is_stale = places, False
+
     def close(self) -> None:
         """Leave out the lines that others replace."""
         if self.is_stale:
-            with (
-                files.atomic_path(self.path) as temporary,
-                temporary.open("wb") as new,
-                open(self.path, "rb") as file,
-            ):
-                new.writelines(_line_at(file, place) for place in self.places.values())
+            self.rewrite()
 
 
 def _line_at(file: IO[bytes], place: int) -> bytes:

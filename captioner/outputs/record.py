@@ -26,6 +26,9 @@ PLACES = ("xmp", "text", "embed")
 
 PERSON = "person"
 
+_OF_THIS_RUN = {"made", "drawn", "saved", "own_texts", "described"}
+"""Fields of `PhotoRecord` that no table has."""
+
 _Name = Annotated[Text, Field(min_length=1)]
 _UNCHECKED = GetPydanticSchema(lambda kind, handler: any_schema())
 
@@ -70,7 +73,7 @@ class PhotoRecord(CaptionFields):
     translator: Text | None = None
     alternatives: list[CaptionFields] = []
     by: Text | None = None
-    bytes: int | None = None
+    bytes: Annotated[int, Field(lt=2**63)] | None = None
     modified: Text | None = None
     files: dict[str, Text] = {}
     error: Text = ""
@@ -179,6 +182,8 @@ def record_of(fields: object, strict: bool = False) -> PhotoRecord:
 
     strict: False also takes numbers as text, as CSV has them.
     """
+    if isinstance(fields, dict):
+        fields = {name: fields[name] for name in fields.keys() - _OF_THIS_RUN}
     try:
         return PhotoRecord.model_validate(fields, strict=strict)
     except ValidationError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from captioner.errors import counted
+from captioner.errors import UserError, counted
 from captioner.files import JsonObject, real_path
 from captioner.library import Library
 from captioner.outcomes import Failed
@@ -57,7 +57,12 @@ class Resumed:
                 lost[name] = record.photo_digest
             self._take(name, record, is_of_photo=name in self.run.photos and not is_lost)
         library = Library(dry_run=self.run.options.dry_run)
-        if moves := {} if self.run.options.dry_run else self._moves(lost):
+        if moves := self._moves(lost):
+            if self.run.options.dry_run:
+                renamed = (
+                    f"{counted(len(moves), 'photo')} of {self.table.path} have other names now"
+                )
+                raise UserError(f"{renamed}: run without --dry-run once, so that words follow them")
             self._move(moves)
             for sentence in library.follow(moves):
                 self.run.report(sentence)
@@ -120,7 +125,8 @@ class Resumed:
         if is_same and not record.is_by_person:
             return False
         digest = photo_digest(name) if record.photo_digest else ""
-        return digest != record.photo_digest if digest else not (is_same or record.is_by_person)
+        is_unknown = bool(record.photo_digest) or not record.is_by_person
+        return digest != record.photo_digest if digest else is_unknown and not is_same
 
     def _moves(self, lost: Mapping[str, str]) -> dict[str, str]:
         """The new names of photos by their old ones: of photos without a record of their own."""
@@ -130,8 +136,10 @@ class Resumed:
         names.pop("", None)
         moves = {}
         for photo in self.run.photos if names else ():
+            is_of_person = photo not in lost and photo in self._by_person
+            alike = [] if is_of_person else names.get(photo_digest(photo), [])
             is_free = photo in lost or photo not in self.table.places
-            if is_free and (alike := names.get(photo_digest(photo))):
+            if alike and (is_free or alike[0] in self._by_person):
                 moves[alike.pop(0)] = photo
         lost_words = self._by_person - moves.keys()
         while taken := {old for old, new in moves.items() if new in lost_words}:
@@ -145,8 +153,9 @@ class Resumed:
         self._by_person -= moves.keys()
         for new, place in places.items():
             self.table.put(new, place)
-            self.table.is_stale = True
             self._moved.add(new)
+        self.table.rewrite(places)  # Before all else: a run that is killed loses no words.
+        for new in places:
             if record := self.table.read(new):
                 self._take(new, record, is_of_photo=True)
         self.run.report(f"{self.table.path}: {counted(len(moves), 'moved record')}")

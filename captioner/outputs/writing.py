@@ -122,14 +122,15 @@ class _Rows:
         self._is_edited = is_edited
         self._names = cache(files.folder_names)
         problems = Problems("skip", f"table {table}")
-        chosen: dict[str, tuple[bool, int]] = {}
+        chosen: dict[str, tuple[bool, bool, int]] = {}
         known, renamed = set[str](), dict[str, str]()
         for number, row, record in self._read(problems):
             photo, named = self._find(record)
-            olds = [named] if named else [str(each / record.image) for each in self._folders]
+            bases = [each for each in self._folders if _is_in(photo, each)][-1:]
+            olds = [named] if named else [str(each / record.image) for each in bases]
             known.update(olds)
             renamed |= dict.fromkeys(olds, photo) if photo not in ("", named) else {}
-            rank = record.is_by_person, number
+            rank = record.is_by_person, photo == named, number
             if photo:
                 chosen[photo] = max(chosen.get(photo, rank), rank)
             elif named:
@@ -137,7 +138,7 @@ class _Rows:
                 problems.add("caption of an image that is another one now: see --edited", about)
             else:
                 problems.add("missing image: see --images", f"{row.image}, {row.record}")
-        self.photos = {number: photo for photo, (_, number) in chosen.items()}
+        self.photos = {number: photo for photo, (*_, number) in chosen.items()}
         free = {old for old, new in renamed.items() if not (os.path.exists(old) or new in known)}
         self.moved = {old: renamed[old] for old in free}
         self.traded = sorted({*renamed.values()} - {*self.moved.values()})
@@ -166,16 +167,23 @@ class _Rows:
         paths = (files.existing_path(path, self._names) for path in typed)
         named, digest = str(next(filter(os.path.isfile, paths), "")), record.photo_digest
         is_as_before = file_state(source_status(named)) == record.state and not record.is_by_person
-        is_same = not digest or is_as_before or (named and photo_digest(named) in ("", digest))
-        if named and is_same:
+        now = photo_digest(named) if named and digest and not is_as_before else digest
+        if named and now == digest:
             return named, named
-        found = self._by_digest.get(digest, "") if digest else ""
-        return found or (named if self._is_edited else ""), named
+        found = self._by_digest.get(digest, "")
+        return found or (named if self._is_edited or not now else ""), named
 
     @cached_property
     def _by_digest(self) -> dict[str, str]:
         photos = map(str, photo_files(self._folders, ignore))
         return {photo_digest(photo): photo for photo in photos}
+
+
+def _is_in(photo: str, folder: Path) -> bool:
+    """Whether a photo is in a folder or below."""
+    return os.path.join(files.real_path(photo), "").startswith(
+        os.path.join(files.real_path(folder), "")
+    )
 
 
 def _record(row: TableRow, language: str) -> PhotoRecord:
@@ -186,8 +194,9 @@ def _record(row: TableRow, language: str) -> PhotoRecord:
         cells["by"] = PERSON
     words = cells.get("words", [])
     if isinstance(words, str):  # As all is in CSV.
-        keywords = [*filter(None, cells.get("keywords", "").split(", "))]
-        cells |= {"words": words.split(), "keywords": keywords, "word_confidence": None}
+        cells |= {"words": words.split(), "word_confidence": None}
+    if isinstance(keywords := cells.get("keywords"), str):
+        cells["keywords"] = [*filter(None, keywords.split(", "))]
     record = record_of({**cells, "image": row.image, "caption": row.captions[0]})
     if record.is_by_person:
         tag = language_tag(record.language or language, "language")

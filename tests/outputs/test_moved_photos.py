@@ -181,3 +181,45 @@ def test_a_text_of_the_model_gives_way_to_that_of_another_photo(folder: Path) ->
     save_photo(Path("a.png"), 9)
     assert main([*command, "--format", "ohwx style, {caption}"]) == 0
     assert Path("a.txt").read_text() == f"ohwx style, {records()['a.png']['caption']}\n"
+
+
+def test_a_run_that_is_stopped_after_photos_were_renumbered_loses_no_words(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_photo(Path("c.png"), 3)
+    assert main(RESUME) == 0
+    correct(a="Anna", b="Ben", c="Cleo")
+    rename(c="d", b="c", a="b")
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Library, "follow", stop)
+        assert main(RESUME) == 130
+    for _ in range(2):
+        found = {name: record["caption"] for name, record in records().items()}
+        assert found == {"b.png": "Anna", "c.png": "Ben", "d.png": "Cleo"}
+        assert main(RESUME) == 0
+
+
+def test_copies_of_texts_follow_their_photo(folder: Path) -> None:
+    texts = {"a": "Anna's own text", "b": "Ben's own text"}
+    for name, text in texts.items():
+        Path(f"{name}.txt").write_text(f"{text}\n")
+    assert main([*RESUME, "--text", "--overwrite-descriptions"]) == 0
+    rename(a="b", b="a")
+    assert main([*RESUME, "--text"]) == 0
+    assert main(["unwrite", "."]) == 0
+    for name, other in ("ab", "ba"):
+        assert Path(f"{name}.txt").read_text() == f"{texts[other]}\n"
+
+
+def test_a_file_that_cannot_be_read_is_not_the_photo_of_its_name(folder: Path) -> None:
+    digest, text = photo_digest("a.png"), "Anna at the sea"
+    Path("mine.csv").write_text(f"image,caption,photo_digest\na.png,{text},{digest}\n")
+    Path("a.png").rename("z.png")
+    Path("a.png").write_bytes(b"torn")
+    assert main(["write", "mine.csv", "--xmp"]) == 0
+    assert described("z.png") == [text]
+    assert not Path("a.xmp").exists()
