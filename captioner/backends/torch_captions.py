@@ -149,6 +149,8 @@ def networks_of(backend: CaptionBackend) -> TorchCaptions:
     """A backend that can be trained and saved; refuses another."""
     if not isinstance(backend, TorchCaptions):
         raise UserError(f"a captioner by {backend.engine} has no networks to train or save")
+    if any(isinstance(layer, cpu.PackedLinear) for layer in backend.decoder.modules()):
+        raise UserError("this captioner is open for captioning; `load_model` opens it for training")
     return backend
 
 

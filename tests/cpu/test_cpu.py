@@ -126,7 +126,7 @@ def test_a_model_open_for_captioning_is_packed_and_one_to_train_never() -> None:
     assert packed <= kinds[0]
     saved.caption(DEMO_PHOTO)
     assert not packed & (kinds[1] | {type(layer) for layer in saved.backend.decoder.modules()})
-    with pytest.raises(UserError, match="open for inference is not saved: load it for training"):
+    with pytest.raises(UserError, match="open for captioning; `load_model` opens it for training"):
         save_model(model, "never")
     assert not Path("never").exists()
     photo = [load_image(DEMO_PHOTO)]

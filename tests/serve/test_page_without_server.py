@@ -23,7 +23,8 @@ from samples import renew_digests
 
 import captioner
 from captioner.caption.confidence import WordWeights
-from captioner.caption.folder import export_model
+from captioner.caption.folder import export_model, load_model
+from captioner.model_folders import model_folder
 from captioner.serve.page_without_server import write_page
 
 __all__ = ["browser"]
@@ -62,7 +63,7 @@ CAPTION = """async (bytes) => {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    model = captioner.load(engine="torch")
+    model = load_model(model_folder())
     assert model.confidence is not None
     words = WordWeights(intercept=-2, probability=4, caption=1, both=-0.5, position=-0.1)
     words = words.replace(offsets={LAST: -9})
@@ -274,7 +275,7 @@ sys.exit(main(sys.argv[1:]))
 
 def test_a_page_of_a_model_with_graphs_needs_no_torch(browser: Browser, tmp_path: Path) -> None:
     expected = captioner.load().caption(DEMO)
-    export_model(captioner.load(engine="torch"), tmp_path / "graphs", "float16")
+    export_model(load_model(model_folder()), tmp_path / "graphs", "float16")
     for model in ("default", str(tmp_path / "graphs")):
         folder = tmp_path / f"page of {Path(model).name}"
         command = [sys.executable, "-c", WITHOUT_TORCH, "export", model, str(folder), "--page"]
