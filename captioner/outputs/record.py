@@ -26,9 +26,6 @@ PLACES = ("xmp", "text", "embed")
 
 PERSON = "person"
 
-_OF_THIS_RUN = {"made", "drawn", "saved", "own_texts", "described"}
-"""Fields of `PhotoRecord` that no table has."""
-
 _Name = Annotated[Text, Field(min_length=1)]
 _UNCHECKED = GetPydanticSchema(lambda kind, handler: any_schema())
 
@@ -175,6 +172,10 @@ _TEXTS = ("overlay", "gif", "words_folder", *PLACES, "by", "photo_digest", "mode
 COLUMNS = {"image": "string", "rank": "int32", **_OF_CAPTIONS, **dict.fromkeys(_TEXTS, "string")}
 COLUMNS |= {"bytes": "int64", "error": "string"}
 """The columns of tables, with their types in Parquet; in CSV lists are texts."""
+
+
+_OF_THIS_RUN = {name for name, field in PhotoRecord.model_fields.items() if field.exclude}
+"""Fields that no table has."""
 
 
 def record_of(fields: object, strict: bool = False) -> PhotoRecord:
