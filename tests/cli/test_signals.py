@@ -157,6 +157,11 @@ START = """
 import os, signal, sys
 from captioner.__main__ import start
 
+signals, handler = os.pipe()
+os.set_blocking(signals, False)
+os.set_blocking(handler, False)
+signal.set_wakeup_fd(handler)
+
 class Finder:
     def find_spec(name, *_):
         if name == moment:
@@ -165,7 +170,12 @@ class Finder:
 moment = sys.argv.pop(1)
 sys.meta_path.insert(0, Finder)
 print("starts", flush=True)
-sys.exit(start())
+code = start()
+try:
+    os.read(signals, 1)
+except BlockingIOError:
+    code = "no signal came"
+sys.exit(code)
 """
 INTERRUPTED = "captioner: interrupted\n"
 
@@ -183,8 +193,9 @@ def test_an_interrupt_while_a_module_is_imported(module: str) -> None:
 def test_an_interrupt_at_any_moment_of_starting(count: int) -> None:
     command = [sys.executable, "-c", START, "-", "caption", "--demo"]
     begin = time.monotonic()
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, capture_output=True)
     took = time.monotonic() - begin
+    late = 0
     for number in range(count):
         pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
         with subprocess.Popen(command, text=True, **pipes) as process:
@@ -192,4 +203,8 @@ def test_an_interrupt_at_any_moment_of_starting(count: int) -> None:
             time.sleep(0.002 + 0.5 * took * number / count)
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
-        assert (process.returncode, errors) == (130, INTERRUPTED)
+        if errors.endswith("no signal came\n"):  # It was twice as fast as when it was timed.
+            late += 1
+        else:
+            assert (process.returncode, errors) == (130, INTERRUPTED)
+    assert late < count / 2
