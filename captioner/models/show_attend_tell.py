@@ -109,8 +109,9 @@ class ShowAttendTellDecoder(CaptionDecoder):
         of_context = of_inputs[:, self.config.embedding_size :]
         weights = _autocast(torch.cat([of_context, of_hidden], dim=1))
         score = self.attention.score
-        is_papers = type(score) is AdditiveScore and score.activation == "tanh"
-        recur = self._recur_on_cpu if is_papers and cpu.enabled(tokens.device) else self._recur
+        has_cpu_code = type(score) is AdditiveScore and score.has_cpu_code
+        is_on_cpu = has_cpu_code and cpu.runs_on(tokens.device)
+        recur = self._recur_on_cpu if is_on_cpu else self._recur
         hidden, attended = recur(weights, word_gates, state, generator, expected)
         features = self._output_features(embedded, hidden, attended.context)
         logits = self.output(features)  # (B, K, T, V)
@@ -146,6 +147,35 @@ class ShowAttendTellDecoder(CaptionDecoder):
         }  # (B, K, T, ...) each
         return torch.stack(hidden_states, dim=2), Attended(**stacked)
 
+    def _drop(self, hidden: Tensor) -> Tensor:
+        """Dropout of (B, K, ...), one mask for the K rows: draws differ in positions only."""
+        if hidden.shape[1] == 1 or not self.training:
+            return self.dropout(hidden)  # type: ignore[no-any-return]
+        mask = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))
+        return hidden * mask  # type: ignore[no-any-return]
+
+    def _attend(
+        self,
+        state: DecoderState,
+        generator: torch.Generator | None = None,
+        expected: Tensor | None = None,
+    ) -> Attended:
+        """A state -> the `Attended`, with the gated context (B, K, D). Equations 4 and 5."""
+        attended: Attended = self.attention(state.hidden, state.memory, generator, expected)
+        if self.config.gate == "none":
+            return attended
+        beta = torch.sigmoid(self.gate(state.hidden))  # (B, K, 1 or D)
+        return attended._replace(context=beta * attended.context)
+
+    def _output_features(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
+        """Embedding (..., E), state (..., H), context (..., D) -> input of L_o. Equation 7."""
+        if self.config.deep_output:
+            hidden = embedded + self.output_hidden(self._drop(hidden))  # (..., E)
+            hidden = hidden + self.output_context(context)
+        if self.config.output_tanh:
+            hidden = torch.tanh(hidden)
+        return self._drop(hidden)
+
     def _recur_on_cpu(
         self,
         weights: Tensor,
@@ -179,35 +209,6 @@ class ShowAttendTellDecoder(CaptionDecoder):
         if choose is not None:
             attended = attended._replace(positions=positions, log_weights=log_weights)
         return hidden, attended
-
-    def _drop(self, hidden: Tensor) -> Tensor:
-        """Dropout of (B, K, ...), one mask for the K rows: draws differ in positions only."""
-        if hidden.shape[1] == 1 or not self.training:
-            return self.dropout(hidden)  # type: ignore[no-any-return]
-        mask = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))
-        return hidden * mask  # type: ignore[no-any-return]
-
-    def _attend(
-        self,
-        state: DecoderState,
-        generator: torch.Generator | None = None,
-        expected: Tensor | None = None,
-    ) -> Attended:
-        """A state -> the `Attended`, with the gated context (B, K, D). Equations 4 and 5."""
-        attended: Attended = self.attention(state.hidden, state.memory, generator, expected)
-        if self.config.gate == "none":
-            return attended
-        beta = torch.sigmoid(self.gate(state.hidden))  # (B, K, 1 or D)
-        return attended._replace(context=beta * attended.context)
-
-    def _output_features(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
-        """Embedding (..., E), state (..., H), context (..., D) -> input of L_o. Equation 7."""
-        if self.config.deep_output:
-            hidden = embedded + self.output_hidden(self._drop(hidden))  # (..., E)
-            hidden = hidden + self.output_context(context)
-        if self.config.output_tanh:
-            hidden = torch.tanh(hidden)
-        return self._drop(hidden)
 
 
 def _lstm_update(state: DecoderState, gates: Tensor) -> DecoderState:
