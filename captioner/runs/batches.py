@@ -82,7 +82,9 @@ class CaptionBatches(Batches[tuple[int, int], CaptioningBatch]):
 
     def finish(self, part: CaptioningBatch) -> CaptioningBatch:
         """A part with annotation vectors or, if the encoder is trained, normalised photos."""
-        return part._replace(source=self.rows.encode(part.source, self.recipe.encoder.train))
+        is_trained = self.recipe.encoder.train
+        prepare = self.rows.normalise if is_trained else self.rows.encode
+        return part._replace(source=prepare(part.source))
 
     def part(
         self, examples: list[tuple[int, int]], part: int, part_count: int, place: Place

@@ -316,7 +316,6 @@ def test_texts_have_several_names_and_leftovers_are_no_photos(tmp_path: Path) ->
         "0 0.5 0.5 0.2 0.3\n\n12 0.1 1e-05 1 .3\n",
         "0 0.1 0.1 0.2 0.2 0.3 0.3",
         "3,120,44,380,210",
-        "Car 0.00 0 -1.57 614.24 181.78 727.31 284.77",
         "7",
     ],
 )
