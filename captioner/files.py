@@ -370,20 +370,6 @@ def check_files(
         check_writable(option, folder)
 
 
-def write_each(
-    files: Iterable[tuple[str, Path]], write: Callable[[str, Path], None]
-) -> tuple[dict[str, str], list[str]]:
-    """Write files; returns the paths by option, and the reasons of those that failed."""
-    written, problems = {}, []
-    for option, path in files:
-        try:
-            write(option, path)
-            written[option] = os.fspath(path)
-        except UserError as error:
-            problems.append(str(error))
-    return written, problems
-
-
 def real_path(path: StrPath) -> str:
     """The path with links resolved."""
     with contextlib.suppress(ValueError):  # A name that no file can have.

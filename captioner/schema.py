@@ -235,9 +235,7 @@ def not_one_of(value: object, names: Collection[str]) -> str:
 
 
 def _unknown_field(kind: type[Config], *place: str) -> str:
-    *outer, name = place
-    path = ".".join(place)
-    inside = ".".join(outer)
+    name, path, inside = place[-1], ".".join(place), ".".join(place[:-1])
     sections = dict(_sections(kind))
     everywhere = [
         f"{prefix}.{field}".removeprefix(".")

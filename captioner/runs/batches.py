@@ -139,11 +139,12 @@ class CaptionBatches(Batches[tuple[int, int], CaptioningBatch]):
         """The share (L,) of each place inside a category's objects in a photo; 0 if it has none."""
         assert self.instances is not None
         photo = self.examples[row].image_id
-        if photo in self.instances and (target := self.instances.target(photo, category)):
-            region = self.recipe.preprocessing.region(*target.size)
-            if cells := target_cells(target, target.size, region, self.map_shape):
-                return cells.coverage.ravel().astype(np.float32)  # (L,)
-        return 0.0
+        target = self.instances.target(photo, category) if photo in self.instances else None
+        if target is None:
+            return 0.0
+        region = self.recipe.preprocessing.region(*target.size)
+        cells = target_cells(target, target.size, region, self.map_shape)
+        return cells.coverage.ravel().astype(np.float32) if cells else 0.0  # (L,)
 
 
 @dataclass(frozen=True, eq=False)

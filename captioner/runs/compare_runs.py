@@ -80,8 +80,9 @@ class Run:
         figures: Figures = {}
         for name, values in compare(self.metrics, other.metrics).items():
             if name in METRICS:
-                *_, gain, interval, p = values.values()
-                figures |= {f"{name} gain": gain, f"{name} gain 95 %": interval, f"{name} p": p}
+                figures[f"{name} gain"] = values["difference"]
+                figures[f"{name} gain 95 %"] = values["interval"]
+                figures[f"{name} p"] = values["p_bootstrap"]
         return figures
 
 

@@ -137,7 +137,8 @@ def with_changes(mapping: Json, changes: Sequence[str]) -> Json:
             value = yaml.load(text, _Loader)
         except (yaml.YAMLError, ValueError, RecursionError):
             value = text
-        *sections, last = name.split(".")
+        sections = name.split(".")
+        last = sections.pop()
         inner = mapping
         for section in sections:
             inner = inner.setdefault(section, {}) if isinstance(inner, dict) else None
