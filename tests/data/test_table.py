@@ -12,7 +12,7 @@ import pytest
 from data_samples import captions, photos, read
 from photo_samples import iptc, photoshop, segment
 from refusals import refuses
-from samples import own_packet, save_described, write_parquet, write_tar, write_xmp, xmp_packet
+from samples import own_packet, save_described, write_parquet, write_tar, xmp_packet
 
 from captioner.caption.caption import Caption
 from captioner.data.example import Problems
@@ -235,17 +235,6 @@ def test_descriptions_inside_are_read_in_order(tmp_path: Path) -> None:
         caption = "Ein Hündchen".encode(encoding)
         photo = save(tmp_path / "a.jpg", exif="From EXIF", caption=caption)
         assert found(photo) == [("Ein Hündchen", False), ("From EXIF", False)]
-
-
-def test_texts_by_captioner_are_known_until_somebody_changes_them(tmp_path: Path) -> None:
-    photo = save(tmp_path / "a.jpg", own_packet(OWN), "By hand", caption=b"a dog")
-    assert found(photo) == [("a dog", True), ("By hand", False)]
-    sidecar = tmp_path / "a.jpg.xmp"
-    write_xmp(sidecar, OWN)
-    assert found(photo)[0] == ("a dog", True)
-    changed = sidecar.read_text().replace('"x-default">a dog', '"x-default">my dog')
-    sidecar.write_text(changed)
-    assert found(photo)[0] == ("my dog", False)
 
 
 def test_a_folder_has_descriptions_beside_and_inside_its_photos(tmp_path: Path) -> None:
