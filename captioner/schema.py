@@ -255,7 +255,7 @@ def _sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[
     yield prefix, kind
     for name, field in kind.model_fields.items():
         if section := section_of(field.annotation):
-            yield from _sections(section, f"{prefix}.{name}" if prefix else name)
+            yield from _sections(section, f"{prefix}.{name}".removeprefix("."))
 
 
 def shown(value: object) -> str:

@@ -145,7 +145,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
                 left_out += is_own
                 if description and not is_own:
                     found[image] = kind, [TableRow(f"{photo}", image, [description])]
-            counts[found[image][0] if image in found else "without"] += 1
+            counts[found.get(image, ("without", []))[0]] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}"
     if left_out:
@@ -390,5 +390,6 @@ def _of_shards(pattern: Path, problems: Problems) -> _Records:
             continue
         if text is not None:  # Bytes that are not UTF-8 are refused as half characters.
             captions = _captions_in(text.read().decode("utf-8-sig", "surrogateescape"))
-            described |= {"caption": captions} if captions else {}
+            if captions:
+                described["caption"] = captions
         yield name, described | record

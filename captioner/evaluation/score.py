@@ -135,7 +135,7 @@ def evaluate_captions(
     if not len(hypotheses) == len(references) > 0:
         counts = f"{len(hypotheses)} captions and references for {len(references)} images"
         raise UserError(f"there are {counts}; give one image or more, and one caption an image")
-    names = range(len(hypotheses)) if images is None else images
+    names = images or range(len(hypotheses))
     for name, text, of_image in zip(names, hypotheses, references, strict=True):
         is_list = bool(of_image) and not isinstance(of_image, str)
         if not is_list or not all(isinstance(string, str) for string in (text, *of_image)):
@@ -218,7 +218,7 @@ class Scorer:
             categories = [instances.categories(image) for image in captions]
             known = instances.known_categories(synonyms)
             details["hallucination"] = wording.chair(words, truth, categories, synonyms, known)
-        confidence = CONFIDENCE if self.confidence is None else self.confidence
+        confidence = self.confidence or CONFIDENCE
         if self.confidence is not None:
             details["intervals"] = confidence_intervals(scores.metrics, confidence)
         if self.against is not None:

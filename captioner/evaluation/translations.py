@@ -134,7 +134,7 @@ def score_hypotheses(
     source: the text that was translated, for BLEU by its length.
     problems: counts the empty references, and says whether they are refused (default) or skipped.
     """
-    files = [references, hypotheses, *([] if source is None else [source])]
+    files = [references, hypotheses, *filter(None, [source])]
     columns = [*zip(*read_rows(files, problems).values(), strict=True)]
     sources = () if source is None else columns[2]
     return evaluate_translations(columns[1], columns[0], sources, lower_case)

@@ -190,7 +190,9 @@ class ShowAttendTellDecoder(CaptionDecoder):
         choose = None
         if isinstance(self.attention.selection, HardSelection):
             choose = partial(self.attention.selection.choose, generator=generator)
-        has_gate = self.config.gate != "none"
+        gate: tuple[Tensor | None, ...] = (None, None)
+        if self.config.gate != "none":
+            gate = _autocast(self.gate.weight), _autocast(self.gate.bias)
         hidden, context, log_weights, positions = cpu.Recurrence.apply(
             choose,
             expected,
@@ -202,8 +204,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
             _autocast(score.query_projection.weight),
             score.energy.weight[0] / self.attention.temperature,
             weights,
-            _autocast(self.gate.weight) if has_gate else None,
-            _autocast(self.gate.bias) if has_gate else None,
+            *gate,
         )
         attended = Attended(context, log_weights.exp(), log_weights)  # (B, K, T, ...) each
         if choose is not None:

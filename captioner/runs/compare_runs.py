@@ -107,7 +107,8 @@ class ComparedRuns(Scores):
         best: Figures = {}
         for name in METRICS & self.runs[0].keys() if self.same_data else ():
             scores = [run[name] for run in self.runs if run[name] is not None]
-            best |= {name: max(scores)} if scores else {}
+            if scores:
+                best[name] = max(scores)
         return latex_table(self.runs, best)
 
     def rows(self) -> list[Figures]:

@@ -206,4 +206,5 @@ class PixelRows(Rows):
     def normalise(self, source: Tensor) -> Tensor:
         """Photos (B, 3, size, size), uint8 -> normalised, float32, on the encoder's device."""
         device = next(self.encoder.parameters()).device
-        return self.preprocessing.normalise(source.to(device, non_blocking=True))
+        normalised: Tensor = self.preprocessing.normalise(source.to(device, non_blocking=True))
+        return normalised

@@ -77,8 +77,10 @@ def with_model_sections(mapping: JsonObject) -> JsonObject:
     of_start = [*of_encoder, "decoder", "search"]
     for source, sections in ((weights, of_encoder), (mapping.get("start_from"), of_start)):
         with contextlib.suppress(UserError):  # Its reader reports what is missing.
-            folder = ModelFolder(model_folder(source)) if isinstance(source, str) else None
-            if folder is None or folder.kind != "captioner":
+            if not isinstance(source, str):
+                continue
+            folder = ModelFolder(model_folder(source))
+            if folder.kind != "captioner":
                 continue
             model = to_mapping(folder.read("captioner", ModelConfig))
             model["encoder"]["weights"] = str(folder.path)
@@ -98,7 +100,7 @@ def with_encoder_sections(mapping: JsonObject) -> JsonObject:
     sections = "encoder", "decoder", "preprocessing"
     encoder, decoder, preprocessing = (mapping.get(name, {}) for name in sections)
     try:
-        config = EncoderConfig.of_kind({"name": encoder["name"]} if "name" in encoder else {})
+        config = EncoderConfig.of_kind({key: encoder[key] for key in encoder if key == "name"})
     except ValueError:  # Validation names it.
         return mapping
     family = ENCODERS[type(config)]
@@ -129,7 +131,7 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Json:
 def with_changes(mapping: Json, changes: Sequence[str]) -> Json:
     """The values with the `section.field=value` changes."""
     for change in changes:
-        mapping = {} if mapping is None else mapping
+        mapping = mapping or {}
         name, equals, text = change.partition("=")
         if not equals or not name:
             raise UserError(f"change {shown(change)} should read section.field=value")
