@@ -18,7 +18,7 @@ from run_samples import (
     translation_recipe,
     write_config,
 )
-from samples import Patch, Refused
+from samples import Patch
 
 from captioner.cli.main import build_parser, main
 from captioner.errors import UserError
@@ -233,17 +233,3 @@ def test_a_run_is_not_resumed_with_another_config(
     with pytest.raises(UserError, match=r"last\.safetensors cannot be read"):
         train_run(recipe_of(merged(made, training={"epochs": 1})), folder, resume=True)
     assert (folder / "config.json").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"task: {'x' * 100_000}",
-        f"data: {{{'x' * 100_000}: 1}}",
-        f"encoder: {{name: {'x' * 100_000}}}",
-    ],
-)
-def test_a_long_value_is_not_printed_whole(tmp_path: Path, refused: Refused, text: str) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
-    assert len(refused(["train", str(path), "--out", str(tmp_path / "run")])) < 1_500

@@ -159,7 +159,7 @@ def test_runs_that_cannot_train_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to train on"):
         run(tmp_path, MagicMock())  # Of length 0.
     (tmp_path / "full" / "log.jsonl").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"log\.jsonl: Is a directory"):
+    with pytest.raises(UserError, match=r"log\.jsonl: it is a folder"):
         run(tmp_path / "full")
 
 
