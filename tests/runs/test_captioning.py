@@ -96,14 +96,6 @@ def test_the_log_says_what_makes_a_run_and_what_it_costs(
     assert 0 < epoch["seconds"] < epoch["total_seconds"] < 60
     assert epoch["examples_per_second"] == pytest.approx(12 / epoch["seconds"])
     assert 1e7 < epoch["memory"] < 1e11
-    # A run of an earlier version, which logged none of that, goes on.
-    (folder / "log.jsonl").write_text(json.dumps({"epoch": 1, "step": 3, "CIDEr-D": 0.0}) + "\n")
-    for epochs in (2, 3):
-        train_run(recipe_of(config, training={**spans, "epochs": epochs}), folder, resume=True)
-    assert "spans" not in capsys.readouterr().out  # Of six steps and of nine.
-    log = read_log(folder)
-    assert ["run" in record for record in log] == [False, True, False, False]
-    assert [record["step"] for record in log] == [3, 3, 6, 9]
 
 
 def test_a_self_critical_run_starts_from_a_soft_one(config: Config, tmp_path: Path) -> None:
