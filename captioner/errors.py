@@ -61,7 +61,7 @@ def did_you_mean(names: Sequence[str]) -> str:
 
 def counted(count: int, noun: str) -> str:
     """A count with its noun: "1 photo", "2,000 photos"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def reason_of(error: BaseException) -> str:

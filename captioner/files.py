@@ -296,6 +296,11 @@ def _with_each_key_once(pairs: list[tuple[str, Json]]) -> JsonObject:
     return mapping
 
 
+def composed(name: str) -> str:
+    """A name as tables have it; macOS writes an accent as a character after its letter (NFD)."""
+    return unicodedata.normalize("NFC", name)
+
+
 FolderNames: TypeAlias = Callable[[str], tuple[dict[str, str], dict[str, str]]]
 """`folder_names`, or a cache of it."""
 
@@ -304,7 +309,7 @@ def folder_names(folder: str) -> tuple[dict[str, str], dict[str, str]]:
     """The names in a folder by their composed form, and by it in lower case if only one has it."""
     by_name: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):
-        by_name = {unicodedata.normalize("NFC", name): name for name in os.listdir(folder)}
+        by_name = {composed(name): name for name in os.listdir(folder)}
     counts = Counter(map(str.casefold, by_name))
     lower = {name.casefold(): name for name in by_name if counts[name.casefold()] == 1}
     return by_name, {form: by_name[name] for form, name in lower.items()}
@@ -313,8 +318,7 @@ def folder_names(folder: str) -> tuple[dict[str, str], dict[str, str]]:
 def existing_path(path: Path, names: FolderNames = folder_names) -> Path:
     """The path, or that of the only file whose name differs by its spelling alone.
 
-    macOS writes an accent as a character after its letter (Unicode's NFD), tables have both in one;
-    to Windows and macOS 0.jpg is 0.JPG, and Windows writes backslashes.
+    See `composed`; to Windows and macOS 0.jpg is 0.JPG, and Windows writes backslashes.
     names: for many paths, a cache of `folder_names` that is dropped with them: folders change.
     """
     if os.path.lexists(path) or path == path.parent:
@@ -323,7 +327,7 @@ def existing_path(path: Path, names: FolderNames = folder_names) -> Path:
         return existing_path(Path(path.as_posix().replace("\\", "/")), names)
     folder = existing_path(path.parent, names)
     by_name, by_lower = names(os.path.abspath(folder))
-    name = unicodedata.normalize("NFC", path.name)
+    name = composed(path.name)
     return folder / (by_name.get(name) or by_lower.get(name.casefold(), path.name))
 
 
@@ -364,20 +368,6 @@ def check_files(
             raise UserError(f"{option} {path} exists; --overwrite replaces it")
     for folder, option in {os.path.dirname(path): option for option, path in paths}.items():
         check_writable(option, folder)
-
-
-def write_each(
-    files: Iterable[tuple[str, Path]], write: Callable[[str, Path], None]
-) -> tuple[dict[str, str], list[str]]:
-    """Write files; returns the paths by option, and the reasons of those that failed."""
-    written, problems = {}, []
-    for option, path in files:
-        try:
-            write(option, path)
-            written[option] = os.fspath(path)
-        except UserError as error:
-            problems.append(str(error))
-    return written, problems
 
 
 def real_path(path: StrPath) -> str:

@@ -194,17 +194,15 @@ def section_of(annotation: object) -> type[Config] | None:
 
 
 _UNKNOWN = ("extra_forbidden", "invalid_key")
-_LONGEST_SENTENCE = 1_000  # In letters: a name or value of 100,000 is not printed whole.
 
 
 def _sentence(kind: type[Config], error: ValidationError) -> str:
     """The first of pydantic's errors as one sentence; an unknown field comes before the rest."""
     errors = error.errors(include_url=False)
     first = next((error for error in errors if error["type"] in _UNKNOWN), errors[0])
-    is_unknown = first["type"] in _UNKNOWN
-    place = first["loc"]
-    text = _unknown_field(kind, *map(str, place)) if is_unknown else error_sentence(first, place)
-    return text if len(text) <= _LONGEST_SENTENCE else f"{text[:_LONGEST_SENTENCE]}..."
+    if first["type"] in _UNKNOWN:
+        return _unknown_field(kind, *map(str, first["loc"]))
+    return error_sentence(first, first["loc"])
 
 
 def error_sentence(error: ErrorDetails, place: tuple[int | str, ...]) -> str:
@@ -235,9 +233,7 @@ def not_one_of(value: object, names: Collection[str]) -> str:
 
 
 def _unknown_field(kind: type[Config], *place: str) -> str:
-    *outer, name = place
-    path = ".".join(place)
-    inside = ".".join(outer)
+    name, path, inside = place[-1], ".".join(place), ".".join(place[:-1])
     sections = dict(_sections(kind))
     everywhere = [
         f"{prefix}.{field}".removeprefix(".")
@@ -257,7 +253,7 @@ def _sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[
     yield prefix, kind
     for name, field in kind.model_fields.items():
         if section := section_of(field.annotation):
-            yield from _sections(section, f"{prefix}.{name}" if prefix else name)
+            yield from _sections(section, f"{prefix}.{name}".removeprefix("."))
 
 
 def shown(value: object) -> str:

@@ -62,9 +62,9 @@ def text_table(rows: Sequence[Row]) -> str:
     columns = zip_longest(*(row[:-1] for row in cells), fillvalue="")
     widths = [max(map(len, column)) for column in columns]
     lines = []
-    for *first, last in cells:
-        padded = [cell.ljust(width) for cell, width in zip(first, widths, strict=False)]
-        lines.append("  ".join([*padded, last]).rstrip())
+    for row in cells:
+        padded = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)]
+        lines.append("  ".join([*padded, row[-1]]).rstrip())
     return "\n".join(lines)
 
 
@@ -87,8 +87,9 @@ def latex_table(records: Sequence[Mapping[str, object]], best: Mapping[str, obje
     columns = zip(*(record.values() for record in records), strict=True)
     kinds = ["l" if any(isinstance(cell, str) for cell in column) else "r" for column in columns]
     begin = f"% needs \\usepackage{{booktabs}}\n\\begin{{tabular}}{{{''.join(kinds)}}}\n\\toprule"
-    header, *rows = (f"{' & '.join(line)} \\\\" for line in lines)
-    return "\n".join([begin, header, r"\midrule", *rows, "\\bottomrule\n\\end{tabular}\n"])
+    rows = [f"{' & '.join(line)} \\\\" for line in lines]
+    end = "\\bottomrule\n\\end{tabular}\n"
+    return "\n".join([begin, rows[0], r"\midrule", *rows[1:], end])
 
 
 def _latex_cell(cell: object, is_best: bool) -> str:

@@ -224,13 +224,14 @@ def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
 
 def captioning(machine: Machine, photos: int) -> Result:
     """Files to captions by the packaged model; the reference has its saved form, in float32."""
-    model, saved = captioner.load(device=machine.device), load_model(model_folder())
+    model = captioner.load(device=machine.device)
+    with patch.dict(os.environ, {cpu.SWITCH: "0"}):
+        saved = load_model(model_folder())
     networks_of(saved.backend).to(machine.device)
     files = pieces(photos)
 
     def plain() -> list[str]:
-        with patch.dict(os.environ, {cpu.SWITCH: "0"}):
-            return [caption.text for caption in saved.caption(files)]
+        return [caption.text for caption in saved.caption(files)]
 
     times, (expected, found) = machine.seconds(
         plain, lambda: [caption.text for caption in model.caption(files)]

@@ -126,6 +126,7 @@ class MultiHeadAttention(nn.Module):
         self.output_projection = nn.Linear(query_size, query_size)
         self.score = ScaledDotProductScore()
         self.dropout = nn.Dropout(dropout)
+        self.has_cpu_code = cpu.is_switched_on()
 
     def remember(
         self, values: Tensor, mask: Tensor | None = None, batch_size: int | None = None
@@ -160,7 +161,8 @@ class MultiHeadAttention(nn.Module):
         keys, values = memory.keys, memory.values
         allowed = mask if memory.mask is None else combined_mask(memory, mask)
         # In bfloat16 torch's kernel for CPUs takes twice as long, and its gradient 13 times.
-        is_slow = torch.is_autocast_enabled("cpu") and cpu.enabled(split.device)
+        is_autocast = torch.is_autocast_enabled("cpu")
+        is_slow = is_autocast and self.has_cpu_code and cpu.runs_on(split.device)
         if is_slow:
             split, keys, values = split.float(), keys.float(), values.float()
         with torch.autocast("cpu", enabled=False) if is_slow else nullcontext():

@@ -108,26 +108,29 @@ class AdditiveScore(Score):
         self.query_projection = nn.Linear(query_size, attention_size, bias=False)
         self.key_projection = nn.Linear(memory_size, attention_size, bias=bias)
         self.energy = nn.Linear(attention_size, 1, bias=False)
+        self.has_cpu_code = cpu.is_switched_on() and activation == "tanh"
 
     def project_keys(self, values: Tensor) -> Tensor:
         """Values (..., L, D) -> keys (..., L, A)."""
         return self.key_projection(values)  # type: ignore[no-any-return]
 
-    def forward(self, query: Tensor, memory: Memory) -> Tensor:
-        """Queries (..., Q, H) and a memory -> scores (..., Q, L)."""
-        keys = memory.keys
-        projected = self.query_projection(query)  # (..., Q, A)
-        is_plain = torch.is_grad_enabled() or self.activation == "relu"
-        if keys.dim() == 3 and not is_plain and cpu.enabled(keys.device):
-            # Decoding 32 photos at once takes 42 ms a photo in place of 101.
-            exponentials = memory.key_exponentials
-            scores = cpu.additive_scores(projected, keys, exponentials, self.energy.weight[0])
-            return scores.to(projected.dtype)  # (B, Q, L)
-        total = projected.unsqueeze(-2) + keys.unsqueeze(-3)  # (..., Q, L, A)
-        match = torch.relu(total) if self.activation == "relu" else torch.tanh(total)
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Projected queries (..., Q, A) and keys (..., L, A) -> scores (..., Q, L)."""
+        activate = torch.relu if self.activation == "relu" else torch.tanh
+        match = activate(query.unsqueeze(-2) + keys.unsqueeze(-3))  # (..., Q, L, A)
         # By a column: onnxruntime takes 10 times as long by a vector.
         energies: Tensor = self.energy(match)  # (..., Q, L, 1)
         return energies.squeeze(-1)  # (..., Q, L)
+
+    def forward(self, query: Tensor, memory: Memory) -> Tensor:
+        """Queries (..., Q, H) and a memory -> scores (..., Q, L); see `compare`."""
+        projected = self.query_projection(query)  # (..., Q, A)
+        is_decoding = memory.keys.dim() == 3 and not torch.is_grad_enabled()
+        if self.has_cpu_code and is_decoding and cpu.runs_on(projected.device):
+            # Decoding 32 photos at once takes 42 ms a photo in place of 101.
+            v = self.energy.weight[0]  # (A)
+            return cpu.additive_scores(projected, memory.keys, memory.key_exponentials, v)
+        return self.compare(projected, memory.keys)
 
 
 class ConcatScore(AdditiveScore):

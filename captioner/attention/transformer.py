@@ -125,7 +125,8 @@ class DecoderLayer(nn.Module):
         normed = self.around_cross.before(vectors)
         weights = None
         if needs_weights:
-            context, weights, *_ = self.cross_attention(normed, source)
+            attended = self.cross_attention(normed, source)
+            context, weights = attended.context, attended.weights
         else:
             context = self.cross_attention.context(normed, source)  # (B * K * T, H)
         vectors = self.around_cross(vectors, context)

@@ -1,9 +1,9 @@
 """Computations written out for CPUs: the results of plain torch code in less time.
 
-`enabled` is the only switch; with it off every model runs plain torch code. A computation belongs
-here if it takes at least a tenth off a user's work. Without this room the captioner's training step
-takes 1.5 times as long (batch of 80, float32, one core), its search of one photo 2.4 times, of 32
-photos 2.2 times.
+`is_switched_on` is the only switch; a model that is made with it off runs plain torch code. A
+computation belongs here if it takes at least a tenth off a user's work. Without this room the
+captioner's training step takes 1.5 times as long (batch of 80, float32, one core), its search of
+one photo 2.4 times, of 32 photos 2.2 times.
 """
 
 import os
@@ -25,20 +25,23 @@ _CHUNK_PHOTOS = {torch.float32: 2, torch.bfloat16: 4}
 """Photos in a chunk that fits in the caches: VGG-11 takes 69 ms a photo, and 85 with 16 at once."""
 
 
-def enabled(device: torch.device) -> bool:
-    """Whether to run the code of this room for tensors on this device.
+def is_switched_on() -> bool:
+    """Whether a model that is made now gets the code of this room; `SWITCH` says so."""
+    return os.environ.get(SWITCH) != "0"
 
-    True on a CPU, unless the environment variable `SWITCH` is `0`; it is read at every call. Not
-    while torch compiles or exports, which takes plain torch code. On a GPU the room's code launches
-    more kernels than plain torch code (not measured).
+
+def runs_on(device: torch.device) -> bool:
+    """Whether the code of this room is for tensors on this device: a CPU.
+
+    Not while torch compiles or exports, which takes plain torch code. On a GPU the room's code
+    launches more kernels than plain torch code (not measured).
     """
-    is_run = not torch.compiler.is_compiling()
-    return is_run and device.type == "cpu" and os.environ.get(SWITCH) != "0"
+    return device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def in_chunks(pixels: Tensor) -> tuple[Tensor, ...]:
     """Split photos (B, 3, height, width) into chunks that a CPU encodes one by one."""
-    if not enabled(pixels.device):
+    if not runs_on(pixels.device):
         return (pixels,)
     return torch.split(pixels, _CHUNK_PHOTOS.get(pixels.dtype, len(pixels)))
 
@@ -138,15 +141,19 @@ def is_packable(weight: Tensor) -> bool:
     is_large = weight.numel() >= _LARGE_WEIGHT and weight.dtype is torch.float32
     has_vectors = torch.backends.cpu.get_cpu_capability().startswith("AVX")
     has_packing = torch.backends.mkldnn.is_available() and has_vectors  # type: ignore[no-untyped-call]
-    return is_large and has_packing and enabled(weight.device)
+    return is_large and has_packing and weight.device.type == "cpu" and is_switched_on()
 
 
 class Dropout(nn.Dropout):
     """torch's `Dropout`. On a CPU it draws 16 random bits a value, in a fifth of the time."""
 
+    def __init__(self, p: float) -> None:
+        super().__init__(p)
+        self.has_cpu_code = is_switched_on() and 0 < p < 1
+
     def forward(self, input: Tensor) -> Tensor:
         """(...) -> (...)."""
-        if not (self.training and 0 < self.p < 1 and enabled(input.device)):
+        if not (self.training and self.has_cpu_code and runs_on(input.device)):
             return super().forward(input)
         drawn = torch.empty(input.numel() // 4 + 1, dtype=torch.long, device=input.device)
         drawn.random_(torch.iinfo(drawn.dtype).min, None)  # All 64 bits.

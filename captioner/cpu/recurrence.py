@@ -62,7 +62,7 @@ def exponentials(projected: Tensor) -> Tensor:
 
 @autocast_disabled()
 def additive_scores(query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Tensor) -> Tensor:
-    """The scores (B, Q, L), in float32 at least, without a gradient.
+    """The scores (B, Q, L), summed in float32 at least, without a gradient.
 
     key_exponentials: `exponentials` of the keys, here and below.
     """
@@ -70,7 +70,7 @@ def additive_scores(query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Te
     scores = key_exponentials.new_empty(*query.shape[:2], keys.shape[1])  # (B, Q, L)
     for block, r in _blocks(query, keys, key_exponentials):
         torch.mv(r.flatten(end_dim=-2), v, out=scores[block].view(-1))  # (b * q * L)
-    return scores.mul_(-2).add_(v.sum())
+    return scores.mul_(-2).add_(v.sum()).to(query.dtype)
 
 
 @autocast_disabled()

@@ -143,7 +143,6 @@ class Collector:
         self._check_files = check_files
         self._images = images
         self.names: FolderNames = cache(folder_names)
-        self._in_other_case: list[str] = []
         self._photos: dict[str, SourcePhoto] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
@@ -152,11 +151,7 @@ class Collector:
     def add(self, photo: SourcePhoto) -> bool:
         """Add a photo; False, and a problem, if it was added before."""
         if self._check_files and isinstance(photo.path, Path):
-            name = photo.path.name
             photo.path = existing_path(photo.path, self.names)
-            existing = photo.path.name  # Names of tables are often composed, of files not.
-            if existing != name and existing.lower() == name.lower():
-                self._in_other_case.append(f"{existing} for {name}")
         first = self._photos.setdefault(str(photo.image_id), photo)
         if first.split != photo.split:  # A model must not be validated on its training data.
             both = f"{first.split or 'none'} and {photo.split or 'none'}"
@@ -186,10 +181,6 @@ class Collector:
 
         photos = self._photos.values()
         self._find_moved([*filter(is_wanted, photos)])
-        if self._in_other_case:
-            count = counted(len(self._in_other_case), "photo")
-            note = f"{self.problems.source} names {count} in another case, such as"
-            self.problems.notes.append(f"{note} {self._in_other_case[0]}")
         usable = []
         for photo in photos:
             if own_splits and photo.split is None and None not in names:

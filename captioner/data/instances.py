@@ -215,9 +215,9 @@ class CocoInstances:
             union |= mask
             if not mask.any() and across > 0 and down > 0:
                 boxes.append((left, top, left + across, top + down))
-        outlined = union if union.any() else None
-        is_there = outlined is not None or boxes
-        return Target((width, height), tuple(boxes), outlined) if is_there else None
+        if not union.any() and not boxes:
+            return None
+        return Target((width, height), tuple(boxes), union if union.any() else None)
 
     def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
         """The categories in both the files and a word list, one at least."""

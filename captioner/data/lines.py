@@ -33,7 +33,7 @@ def lines_with_errors(file: BinaryIO) -> Iterator[tuple[str, str]]:
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # Of standard input.
         file = io.BytesIO(as_utf8(first + file.read(), "the text"))
         first = b""
-    for number, line in enumerate(chain([first] if first else [], file), start=1):
+    for number, line in enumerate(chain(filter(None, [first]), file), start=1):
         if b"\0" in line:
             yield "", "it has NUL bytes, and is not UTF-8 text"
             continue

@@ -138,8 +138,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
 def _split_of(file: Path, splits: Splits) -> str | None:
     """The split of all photos in a file of COCO; None if splits are drawn or none is wanted."""
     named = _SPLIT.findall(file.name)
-    split, *others = splits
-    if others or split is None or (not named and split in (TRAIN, VALIDATION)):
+    split = splits[0]
+    if len(splits) > 1 or split is None or (not named and split in (TRAIN, VALIDATION)):
         return None
     if named and not any(name.startswith(split) or split.startswith(name) for name in named):
         raise UserError(f"caption file {file} is of the split {named[0]!r}, not {split!r}")

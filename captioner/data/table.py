@@ -45,7 +45,8 @@ _KINDS = {"sidecar": "with an XMP sidecar", "photo": "described inside"}
 BY_CAPTIONER = {"log_probability", "model"}
 """Columns of captioner's own captions."""
 
-_NUMBER = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?%?", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_eE]")
+"""A letter: texts of numbers alone, such as 1e-05, are labels of boxes, as YOLO's."""
 
 # The names of each column, in any case; the first that a table has is taken.
 _COLUMNS = {
@@ -144,7 +145,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
                 left_out += is_own
                 if description and not is_own:
                     found[image] = kind, [TableRow(f"{photo}", image, [description])]
-            counts[found[image][0] if image in found else "without"] += 1
+            counts[found.get(image, ("without", []))[0]] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}"
     if left_out:
@@ -210,16 +211,8 @@ def _texts_beside(photo: Path) -> dict[Path, list[str]]:
 
 
 def _captions_in(text: str) -> list[str]:
-    """The lines of a text beside a photo; none where all are labels, such as YOLO's."""
-    lines = [line for _, line in numbered_lines(text)]
-    return [] if all(map(_is_label, lines)) else lines
-
-
-def _is_label(line: str) -> bool:
-    """Whether a line has numbers alone, or four and more with one other word, as of boxes."""
-    words = re.split(r"[\s,;]+", line.strip())
-    numbers = len([*filter(_NUMBER.fullmatch, words)])
-    return numbers >= len(words) - (numbers > 3)
+    """The lines of a text beside a photo; none of a text of numbers alone."""
+    return [line for _, line in numbered_lines(text)] if _WORD.search(text) else []
 
 
 def text_records(file: Path, problems: Problems, what: str = "table") -> _Records:
@@ -397,5 +390,6 @@ def _of_shards(pattern: Path, problems: Problems) -> _Records:
             continue
         if text is not None:  # Bytes that are not UTF-8 are refused as half characters.
             captions = _captions_in(text.read().decode("utf-8-sig", "surrogateescape"))
-            described |= {"caption": captions} if captions else {}
+            if captions:
+                described["caption"] = captions
         yield name, described | record

@@ -93,9 +93,10 @@ def calibrate(
     of_first = _fit([group[::2] for group in shuffled], unsure_below)
     of_second = _fit([group[1::2] for group in shuffled], unsure_below)
     halves = [[(of_second, group[::2]), (of_first, group[1::2])] for group in shuffled]
-    *splits, nothing = map(_reliability, halves)
+    found = list(map(_reliability, halves))
     captioner.confidence = _fit(groups, unsure_below)
-    return CalibrationReport(dict(zip(validation, splits, strict=True)), nothing["unsure"])
+    splits = dict(zip(validation, found[:-1], strict=True))
+    return CalibrationReport(splits, nothing_unsure=found[-1]["unsure"])
 
 
 def _observe_all(
@@ -143,7 +144,7 @@ def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
 
     Words are fitted to the splits alone: pictures of nothing, whose words are false, outweigh them.
     """
-    *splits, nothing = groups
+    splits, nothing = groups[:-1], groups[-1]
     size = sum(map(len, splits)) / len(splits)  # How much each split counts.
     weights = [size / len(split) for split in splits for _ in split]
     weights += [NOTHING_SHARE * size * len(splits) / len(nothing)] * len(nothing)

@@ -6,7 +6,6 @@ A results file has a caption an image in COCO's format; `captioner caption` writ
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +39,7 @@ from captioner.evaluation.corpus import (
     compare,
     confidence_intervals,
 )
-from captioner.files import write_json
+from captioner.files import composed, write_json
 from captioner.outcomes import Failed
 from captioner.progress import counted_by, progress_bar
 from captioner.tables import Row, figures_table, text_table
@@ -136,7 +135,7 @@ def evaluate_captions(
     if not len(hypotheses) == len(references) > 0:
         counts = f"{len(hypotheses)} captions and references for {len(references)} images"
         raise UserError(f"there are {counts}; give one image or more, and one caption an image")
-    names = range(len(hypotheses)) if images is None else images
+    names = images or range(len(hypotheses))
     for name, text, of_image in zip(names, hypotheses, references, strict=True):
         is_list = bool(of_image) and not isinstance(of_image, str)
         if not is_list or not all(isinstance(string, str) for string in (text, *of_image)):
@@ -219,7 +218,7 @@ class Scorer:
             categories = [instances.categories(image) for image in captions]
             known = instances.known_categories(synonyms)
             details["hallucination"] = wording.chair(words, truth, categories, synonyms, known)
-        confidence = CONFIDENCE if self.confidence is None else self.confidence
+        confidence = self.confidence or CONFIDENCE
         if self.confidence is not None:
             details["intervals"] = confidence_intervals(scores.metrics, confidence)
         if self.against is not None:
@@ -340,8 +339,8 @@ def read_results(path: File, images: Sequence[Example] = ()) -> dict[str, str]:
     names = {image.name for image in images}
     alike: defaultdict[str, set[str]] = defaultdict(set)  # Names by their letters, and by files.
     for image in images:
-        alike[_composed(image.name)].add(image.name)
-        alike[_composed(os.path.basename(f"{image.source}"))].add(image.name)
+        alike[composed(image.name)].add(image.name)
+        alike[composed(os.path.basename(f"{image.source}"))].add(image.name)
     source = f"results file {path}"
     problems = Problems(source=source)
     captions = dict[str, str]()
@@ -356,7 +355,7 @@ def read_results(path: File, images: Sequence[Example] = ()) -> dict[str, str]:
             raise UserError(f"{where} lacks image_id, a whole number or text, or caption, a text")
         name = str(image_id)
         if name not in names:
-            matches = alike[_composed(name)] or alike[_composed(os.path.basename(name))]
+            matches = alike[composed(name)] or alike[composed(os.path.basename(name))]
             name = min(matches) if len(matches) == 1 else name
         if name in captions:
             raise UserError(f"{where}: image {image_id!r} already has a caption")
@@ -365,11 +364,6 @@ def read_results(path: File, images: Sequence[Example] = ()) -> dict[str, str]:
     if not captions:
         raise UserError(f"{source} is not a list of captions")
     return captions
-
-
-def _composed(name: str) -> str:
-    """The name as tables have it; macOS writes an accent as a character after its letter."""
-    return unicodedata.normalize("NFC", name)
 
 
 def write_results(path: File, captions: Mapping[ImageId, str]) -> None:

@@ -54,7 +54,9 @@ class TranslationScores(Scores):
         """The scores as lines of text, each with its signature."""
         text = figures_table({"sentences": self.sentences, **self.scores}, self.signatures)
         rows: list[Row] = [("words of the source", "sentences", "BLEU", "brevity penalty")]
-        for (first, last), *figures in (bucket.values() for bucket in self.lengths):
+        for bucket in self.lengths:
+            first, last = bucket["words"]
+            figures = bucket["sentences"], bucket["BLEU"], bucket["brevity_penalty"]
             rows.append((f"{first} to {last}", *figures))
         return f"{text}\n\n{text_table(rows)}" if self.lengths else text
 
@@ -86,9 +88,9 @@ def evaluate_translations(
         "exact match": same / len(references),
     }
     signatures = {"BLEU": str(bleu.get_signature()), "chrF": str(chrf.get_signature())}
-    buckets: defaultdict[int, list[list[str]]] = defaultdict(list)
-    for source, *pair in zip(sources, translations, references, strict=bool(sources)):
-        buckets[max(0, len(source.split()) - 1) // WIDTH].append(pair)
+    buckets: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+    for source, one, other in zip(sources, translations, references, strict=bool(sources)):
+        buckets[max(0, len(source.split()) - 1) // WIDTH].append((one, other))
     lengths = []
     for number, pairs in sorted(buckets.items()):
         score = bleu.corpus_score([one for one, _ in pairs], [[other for _, other in pairs]])
@@ -132,9 +134,10 @@ def score_hypotheses(
     source: the text that was translated, for BLEU by its length.
     problems: counts the empty references, and says whether they are refused (default) or skipped.
     """
-    files = [references, hypotheses, *([] if source is None else [source])]
-    wanted, translations, *rest = zip(*read_rows(files, problems).values(), strict=True)
-    return evaluate_translations(translations, wanted, rest[0] if rest else (), lower_case)
+    files = [references, hypotheses, *filter(None, [source])]
+    columns = [*zip(*read_rows(files, problems).values(), strict=True)]
+    sources = () if source is None else columns[2]
+    return evaluate_translations(columns[1], columns[0], sources, lower_case)
 
 
 def score_translator(

@@ -67,7 +67,8 @@ def true_words(words: Tokens, references: Iterable[Tokens]) -> list[bool | None]
     COCO's things, a word of `alike.txt`, or "person" where there is anybody.
     """
     said = set(chain.from_iterable(chain.from_iterable(map(_meanings, references))))
-    said |= {"anybody"} if "somebody" in said else set()
+    if "somebody" in said:
+        said.add("anybody")
     return [bool(said & word - {"somebody"}) if word else None for word in _meanings(words)]
 
 

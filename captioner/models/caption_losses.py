@@ -11,9 +11,9 @@ from typing_extensions import Self
 
 from captioner.attention.memory import Memory
 from captioner.attention.selection import sample
-from captioner.decoding.protocol import cross_entropies
 from captioner.devices import at_least_float32
 from captioner.models.caption_decoder import CaptionDecoder, evaluation_mode
+from captioner.models.cross_entropy import cross_entropies
 from captioner.schema import Fraction, Length, Probability, Section
 from captioner.vision.encoder import Encoder
 

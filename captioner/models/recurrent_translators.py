@@ -288,11 +288,11 @@ class GNMT(RecurrentModel):
 
     def run(self, tokens: Tensor, state: State) -> tuple[TeacherForced, State]:
         """Only the bottom layer runs step by step."""
-        memory, before, *states = state
+        memory, before, states = state[0], state[1], list(state[2:])
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         attended = self.bottom_decoder.attend(self.attention, embedded, before, memory)
-        (_, *bottom), context, weights = attended
-        outputs = torch.stack([hidden for hidden, _ in bottom], dim=2)  # (B, K, T, H)
+        bottom, context, weights = attended
+        outputs = torch.stack([hidden for hidden, _ in bottom[1:]], dim=2)  # (B, K, T, H)
         for layer, decoder in enumerate(self.decoders, start=2):
             fed = torch.cat([self.dropout(outputs), context], dim=-1)  # (B, K, T, 2H)
             above, states[layer - 2] = decoder(fed, states[layer - 2])  # (B, K, T, H)

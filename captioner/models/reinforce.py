@@ -10,10 +10,10 @@ from torch.nn.utils.rnn import pad_sequence
 from captioner.attention.memory import Memory
 from captioner.decoding.loop import BeamSearch, Sampling, Strategy, decode
 from captioner.decoding.options import AnySearch
-from captioner.decoding.protocol import cross_entropies
 from captioner.decoding.rules import Constraints
 from captioner.models.caption_decoder import CaptionDecoder, evaluation_mode
 from captioner.models.caption_losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
+from captioner.models.cross_entropy import cross_entropies
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.text.token_batches import decoder_inputs
 from captioner.text.vocabulary import Vocabulary

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import AfterValidator, Field
 
 from captioner.errors import refuse_errors
 from captioner.schema import Config, not_one_of
@@ -50,14 +50,6 @@ class ScoreConfig(Config):
 
     kind: ScoreName = "additive"
     activation: Literal["tanh", "relu"] = Field("tanh", description="of additive; papers: tanh")
-
-    @model_serializer(mode="wrap")
-    def _fields(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without an activation that the score does not have."""
-        fields: dict[str, Any] = dump(self)
-        if self.kind != "additive" and self.activation == "tanh":
-            fields.pop("activation", None)
-        return fields
 
 
 def make_score(name: str, *sizes: int, **options: object) -> Score:

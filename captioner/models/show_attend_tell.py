@@ -109,8 +109,9 @@ class ShowAttendTellDecoder(CaptionDecoder):
         of_context = of_inputs[:, self.config.embedding_size :]
         weights = _autocast(torch.cat([of_context, of_hidden], dim=1))
         score = self.attention.score
-        is_papers = type(score) is AdditiveScore and score.activation == "tanh"
-        recur = self._recur_on_cpu if is_papers and cpu.enabled(tokens.device) else self._recur
+        has_cpu_code = type(score) is AdditiveScore and score.has_cpu_code
+        is_on_cpu = has_cpu_code and cpu.runs_on(tokens.device)
+        recur = self._recur_on_cpu if is_on_cpu else self._recur
         hidden, attended = recur(weights, word_gates, state, generator, expected)
         features = self._output_features(embedded, hidden, attended.context)
         logits = self.output(features)  # (B, K, T, V)
@@ -146,40 +147,6 @@ class ShowAttendTellDecoder(CaptionDecoder):
         }  # (B, K, T, ...) each
         return torch.stack(hidden_states, dim=2), Attended(**stacked)
 
-    def _recur_on_cpu(
-        self,
-        weights: Tensor,
-        word_gates: Tensor,
-        state: DecoderState,
-        generator: torch.Generator | None,
-        expected: Tensor | None,
-    ) -> tuple[Tensor, Attended]:
-        """Like `_recur`, by `captioner.cpu.Recurrence`."""
-        score = self.attention.score
-        assert isinstance(score, AdditiveScore)
-        choose = None
-        if isinstance(self.attention.selection, HardSelection):
-            choose = partial(self.attention.selection.choose, generator=generator)
-        has_gate = self.config.gate != "none"
-        hidden, context, log_weights, positions = cpu.Recurrence.apply(
-            choose,
-            expected,
-            word_gates,
-            state.hidden,
-            state.cell,
-            state.memory.values,
-            state.memory.keys,
-            _autocast(score.query_projection.weight),
-            score.energy.weight[0] / self.attention.temperature,
-            weights,
-            _autocast(self.gate.weight) if has_gate else None,
-            _autocast(self.gate.bias) if has_gate else None,
-        )
-        attended = Attended(context, log_weights.exp(), log_weights)  # (B, K, T, ...) each
-        if choose is not None:
-            attended = attended._replace(positions=positions, log_weights=log_weights)
-        return hidden, attended
-
     def _drop(self, hidden: Tensor) -> Tensor:
         """Dropout of (B, K, ...), one mask for the K rows: draws differ in positions only."""
         if hidden.shape[1] == 1 or not self.training:
@@ -208,6 +175,41 @@ class ShowAttendTellDecoder(CaptionDecoder):
         if self.config.output_tanh:
             hidden = torch.tanh(hidden)
         return self._drop(hidden)
+
+    def _recur_on_cpu(
+        self,
+        weights: Tensor,
+        word_gates: Tensor,
+        state: DecoderState,
+        generator: torch.Generator | None,
+        expected: Tensor | None,
+    ) -> tuple[Tensor, Attended]:
+        """Like `_recur`, by `captioner.cpu.Recurrence`."""
+        score = self.attention.score
+        assert isinstance(score, AdditiveScore)
+        choose = None
+        if isinstance(self.attention.selection, HardSelection):
+            choose = partial(self.attention.selection.choose, generator=generator)
+        gate: tuple[Tensor | None, ...] = (None, None)
+        if self.config.gate != "none":
+            gate = _autocast(self.gate.weight), _autocast(self.gate.bias)
+        hidden, context, log_weights, positions = cpu.Recurrence.apply(
+            choose,
+            expected,
+            word_gates,
+            state.hidden,
+            state.cell,
+            state.memory.values,
+            state.memory.keys,
+            _autocast(score.query_projection.weight),
+            score.energy.weight[0] / self.attention.temperature,
+            weights,
+            *gate,
+        )
+        attended = Attended(context, log_weights.exp(), log_weights)  # (B, K, T, ...) each
+        if choose is not None:
+            attended = attended._replace(positions=positions, log_weights=log_weights)
+        return hidden, attended
 
 
 def _lstm_update(state: DecoderState, gates: Tensor) -> DecoderState:

@@ -45,8 +45,8 @@ class Transformer(TranslationModel):
         )
         self.encoder = nn.ModuleList(EncoderLayer(sizes) for _ in range(config.encoder_layers))
         self.decoder = DecoderStack(sizes, config.decoder_layers)
-        self.encoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
+        norm = nn.LayerNorm if config.final_norm else nn.Identity
+        self.encoder_norm, self.decoder_norm = norm(size), norm(size)
         self.dropout = cpu.Dropout(config.dropout)
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1 and not name.startswith("embeddings."):

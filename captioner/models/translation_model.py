@@ -12,8 +12,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from captioner import cpu
 from captioner.attention.attention import Attention
 from captioner.attention.memory import Memory
-from captioner.decoding.protocol import SequenceDecoder, cross_entropies
+from captioner.decoding.protocol import SequenceDecoder
 from captioner.errors import UserError
+from captioner.models.cross_entropy import cross_entropies
 from captioner.module_weights import empty_embedding
 from captioner.schema import Fraction, Section
 from captioner.text.token_batches import TranslationBatch

@@ -82,7 +82,9 @@ class CaptionBatches(Batches[tuple[int, int], CaptioningBatch]):
 
     def finish(self, part: CaptioningBatch) -> CaptioningBatch:
         """A part with annotation vectors or, if the encoder is trained, normalised photos."""
-        return part._replace(source=self.rows.encode(part.source, self.recipe.encoder.train))
+        is_trained = self.recipe.encoder.train
+        prepare = self.rows.normalise if is_trained else self.rows.encode
+        return part._replace(source=prepare(part.source))
 
     def part(
         self, examples: list[tuple[int, int]], part: int, part_count: int, place: Place
@@ -137,11 +139,12 @@ class CaptionBatches(Batches[tuple[int, int], CaptioningBatch]):
         """The share (L,) of each place inside a category's objects in a photo; 0 if it has none."""
         assert self.instances is not None
         photo = self.examples[row].image_id
-        if photo in self.instances and (target := self.instances.target(photo, category)):
-            region = self.recipe.preprocessing.region(*target.size)
-            if cells := target_cells(target, target.size, region, self.map_shape):
-                return cells.coverage.ravel().astype(np.float32)  # (L,)
-        return 0.0
+        target = self.instances.target(photo, category) if photo in self.instances else None
+        if target is None:
+            return 0.0
+        region = self.recipe.preprocessing.region(*target.size)
+        cells = target_cells(target, target.size, region, self.map_shape)
+        return cells.coverage.ravel().astype(np.float32) if cells else 0.0  # (L,)
 
 
 @dataclass(frozen=True, eq=False)

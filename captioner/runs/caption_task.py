@@ -13,14 +13,13 @@ from captioner.arrays import Array
 from captioner.backends.torch_captions import TorchCaptions, make_decoder
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
-from captioner.caption.config import captioner_config
 from captioner.caption.folder import save_model
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
 from captioner.files import write_json
-from captioner.model_folders import MODEL, VOCABULARY, ModelFolder
+from captioner.model_folders import MODEL, VOCABULARY
 from captioner.models.caption_decoder import Standardisation
 from captioner.models.caption_losses import CaptioningLoss
 from captioner.models.reinforce import HardAttentionLoss, SelfCriticalLoss
@@ -113,15 +112,6 @@ class CaptionTask:
         texts = enumerate((e.image_id, text) for e in examples for text in e.captions)
         rows = [{"id": id_, "image_id": image, "caption": text} for id_, (image, text) in texts]
         write_json(folder / REFERENCES, {"images": images, "annotations": rows})
-
-    def remarks(self, folder: Path) -> list[str]:
-        """A sentence on what the best model lacks."""
-        if (
-            self.recipe.data.format == "shapes"
-            or captioner_config(ModelFolder(folder / MODEL)).confidence
-        ):
-            return []
-        return ["it has no confidence yet; captioner calibrate fits one"]
 
 
 def make_caption_task(

@@ -80,8 +80,9 @@ class Run:
         figures: Figures = {}
         for name, values in compare(self.metrics, other.metrics).items():
             if name in METRICS:
-                *_, gain, interval, p = values.values()
-                figures |= {f"{name} gain": gain, f"{name} gain 95 %": interval, f"{name} p": p}
+                figures[f"{name} gain"] = values["difference"]
+                figures[f"{name} gain 95 %"] = values["interval"]
+                figures[f"{name} p"] = values["p_bootstrap"]
         return figures
 
 
@@ -106,7 +107,8 @@ class ComparedRuns(Scores):
         best: Figures = {}
         for name in METRICS & self.runs[0].keys() if self.same_data else ():
             scores = [run[name] for run in self.runs if run[name] is not None]
-            best |= {name: max(scores)} if scores else {}
+            if scores:
+                best[name] = max(scores)
         return latex_table(self.runs, best)
 
     def rows(self) -> list[Figures]:

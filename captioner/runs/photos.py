@@ -120,8 +120,12 @@ class Rows(ABC):
         generator: changes the photos at random, independently of the part.
         """
 
-    def encode(self, source: Tensor, in_loss: bool = False) -> Tensor:
+    def encode(self, source: Tensor) -> Tensor:
         """The annotation vectors (B, L, D), as they were read."""
+        return source
+
+    def normalise(self, source: Tensor) -> Tensor:
+        """What a loss takes that trains the encoder."""
         return source
 
     @cached_property
@@ -193,14 +197,14 @@ class PixelRows(Rows):
         stacked = torch.from_numpy(np.stack(pixels))  # (P, 3, size, size)
         return stacked.to(memory_format=torch.channels_last), photos
 
-    def encode(self, source: Tensor, in_loss: bool = False) -> Tensor:
-        """Photos (B, 3, size, size), uint8 -> annotation vectors (B, L, D), without a gradient.
+    def encode(self, source: Tensor) -> Tensor:
+        """Photos (B, 3, size, size), uint8 -> annotation vectors (B, L, D), without a gradient."""
+        normalised = self.normalise(source)
+        with autocast(normalised.device, getattr(torch, self.precision)):
+            return self.encoder.encode(normalised)
 
-        in_loss: normalised photos instead, float32, on the encoder's device.
-        """
+    def normalise(self, source: Tensor) -> Tensor:
+        """Photos (B, 3, size, size), uint8 -> normalised, float32, on the encoder's device."""
         device = next(self.encoder.parameters()).device
         normalised: Tensor = self.preprocessing.normalise(source.to(device, non_blocking=True))
-        if in_loss:
-            return normalised
-        with autocast(device, getattr(torch, self.precision)):
-            return self.encoder.encode(normalised)
+        return normalised

@@ -77,8 +77,10 @@ def with_model_sections(mapping: JsonObject) -> JsonObject:
     of_start = [*of_encoder, "decoder", "search"]
     for source, sections in ((weights, of_encoder), (mapping.get("start_from"), of_start)):
         with contextlib.suppress(UserError):  # Its reader reports what is missing.
-            folder = ModelFolder(model_folder(source)) if isinstance(source, str) else None
-            if folder is None or folder.kind != "captioner":
+            if not isinstance(source, str):
+                continue
+            folder = ModelFolder(model_folder(source))
+            if folder.kind != "captioner":
                 continue
             model = to_mapping(folder.read("captioner", ModelConfig))
             model["encoder"]["weights"] = str(folder.path)
@@ -98,7 +100,7 @@ def with_encoder_sections(mapping: JsonObject) -> JsonObject:
     sections = "encoder", "decoder", "preprocessing"
     encoder, decoder, preprocessing = (mapping.get(name, {}) for name in sections)
     try:
-        config = EncoderConfig.of_kind({"name": encoder["name"]} if "name" in encoder else {})
+        config = EncoderConfig.of_kind({key: encoder[key] for key in encoder if key == "name"})
     except ValueError:  # Validation names it.
         return mapping
     family = ENCODERS[type(config)]
@@ -129,7 +131,7 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Json:
 def with_changes(mapping: Json, changes: Sequence[str]) -> Json:
     """The values with the `section.field=value` changes."""
     for change in changes:
-        mapping = {} if mapping is None else mapping
+        mapping = mapping or {}
         name, equals, text = change.partition("=")
         if not equals or not name:
             raise UserError(f"change {shown(change)} should read section.field=value")
@@ -137,7 +139,8 @@ def with_changes(mapping: Json, changes: Sequence[str]) -> Json:
             value = yaml.load(text, _Loader)
         except (yaml.YAMLError, ValueError, RecursionError):
             value = text
-        *sections, last = name.split(".")
+        sections = name.split(".")
+        last = sections.pop()
         inner = mapping
         for section in sections:
             inner = inner.setdefault(section, {}) if isinstance(inner, dict) else None
@@ -148,18 +151,11 @@ def with_changes(mapping: Json, changes: Sequence[str]) -> Json:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with two rules of YAML 1.2, and without aliases.
+    """PyYAML's safe loader with two rules of YAML 1.2.
 
     4e-4 is a number, in YAML 1.1 a text; and no mapping has a key twice, of which PyYAML drops the
-    first. A few lines of aliases of aliases are a value of 10^12 parts.
+    first.
     """
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            problem = f"the alias *{event.anchor[:40]} is not read; write its value"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        return super().compose_node(parent, index)
 
     def compose_mapping_node(self, anchor: dict[str, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)

@@ -73,9 +73,6 @@ class Task(Protocol):
     def save(self, folder: Path, texts: Sequence[str]) -> None:
         """Save the model, and the texts that were scored, in the folder of a run."""
 
-    def remarks(self, folder: Path) -> list[str]:
-        """Sentences on the best model, at the end of a run."""
-
 
 RECIPE_FILE = "config.json"  # File in a run's folder: its recipe.
 CARD_TEMPLATE = Path(__file__).with_name("card.md")
@@ -263,8 +260,8 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
         print(f"stopped early, after epoch {epochs} of {settings.epochs}: {why}")
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
-    for remark in task.remarks(folder):
-        print(remark)
+    if isinstance(task.recipe, CaptioningRecipe):
+        print("captioner calibrate fits its confidence")
 
 
 def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -> None:
@@ -284,8 +281,7 @@ def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -
         return "\n".join(f"- {line}" for line in lines)
 
     def value_of(name: str) -> str:
-        values = [record[name] for record in before if name in record]  # Older logs have fewer.
-        start = "".join(f"; {value:.3f} before training" for value in values)
+        start = "".join(f"; {record[name]:.3f} before training" for record in before)
         return f"{name.replace('_', ' ')} {scores[name]:.3f} in validation, {when}{start}"
 
     card = CARD_TEMPLATE.read_text(encoding="utf-8").format(

@@ -187,10 +187,6 @@ class TranslationTask:
         for name, texts in ((TRANSLATIONS, translations), (TRANSLATION_REFERENCES, references)):
             write_text(folder / name, "".join(f"{text}\n" for text in texts))
 
-    def remarks(self, folder: Path) -> list[str]:
-        """No remarks."""
-        return []
-
 
 def make_translation_task(
     recipe: TranslationRecipe, folder: Path, resumed: bool

@@ -111,7 +111,7 @@ class Trainer:
                 raise UserError("there is nothing to train on: the training set has no batches")
             if processes.world_size > 1:
                 torch.manual_seed(seed_of(config.seed, processes.rank) >> 1)  # dropout's
-            position, logged_step = Position(), None
+            position, logged_step = Position(), -1
             if resume and os.path.exists(self.path):
                 rank, world_size, average = processes.rank, processes.world_size, self.average
                 position = checkpoint.load_checkpoint(
@@ -124,7 +124,7 @@ class Trainer:
             if processes.is_main:
                 self.log = RunLog(self.folder, logged_step, config.tensorboard)
                 if self.origin not in [None, *(record.get("run") for record in self.log.kept)]:
-                    self.log.write({"step": logged_step or 0, "run": self.origin})
+                    self.log.write({"step": max(0, logged_step), "run": self.origin})
                 warn_of_spans(config, config.epochs * len(self.data))
         self.position = position
         self._loss = processes.wrap(_Loss(self.model, config.precision))

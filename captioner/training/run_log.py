@@ -17,19 +17,18 @@ LOG, BOARD = "log.jsonl", "tensorboard"
 class RunLog:
     """Appends records to `log.jsonl` and TensorBoard, each with its `step`.
 
-    resume_at: later records, which will be written again, are removed, and hidden in TensorBoard.
+    resume_at: a step; later records, which will be written again, are removed, and hidden in
+        TensorBoard. -1 begins anew.
     kept: the earlier ones.
     """
 
-    def __init__(self, folder: Path, resume_at: int | None = None, tensorboard: bool = False):
+    def __init__(self, folder: Path, resume_at: int = -1, tensorboard: bool = False):
         self._path = folder / LOG
         self._board = None
         if tensorboard:
-            purged = resume_at + 1 if resume_at else None
             with refuse_os_errors(f"cannot write {folder / BOARD}"):
-                self._board = summary_writer()(str(folder / BOARD), purge_step=purged)
-        before = [] if resume_at is None else read_log(folder)
-        self.kept = [record for record in before if record["step"] <= (resume_at or 0)]
+                self._board = summary_writer()(str(folder / BOARD), purge_step=resume_at + 1)
+        self.kept = [record for record in read_log(folder) if record["step"] <= resume_at]
         write_text(self._path, "".join(f"{json.dumps(record)}\n" for record in self.kept))
 
     def write(self, record: Mapping[str, object], to_file: bool = True) -> None:

@@ -7,7 +7,6 @@ import torch
 from caption_samples import WORDS, make_batch, small_decoder, stepped
 from torch import Tensor
 
-from captioner.decoding.protocol import cross_entropies
 from captioner.models.caption_losses import (
     CaptioningBatch,
     CaptioningLoss,
@@ -15,6 +14,7 @@ from captioner.models.caption_losses import (
     doubly_stochastic_penalty,
     grounding_penalty,
 )
+from captioner.models.cross_entropy import cross_entropies
 from captioner.models.reinforce import HardAttentionLoss
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 from captioner.vision.encoder import VGGEncoder

@@ -10,8 +10,8 @@ from caption_samples import PLACES, STEPS, WORDS, gradients, make_batch, small_d
 from torch import Tensor
 
 from captioner.attention.selection import HardSelection
-from captioner.decoding.protocol import cross_entropies
 from captioner.models.caption_losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
+from captioner.models.cross_entropy import cross_entropies
 from captioner.models.reinforce import HardAttentionLoss
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
 

@@ -112,19 +112,6 @@ def test_it_tells_nothing_of_its_machine_and_uses_public_names(path: Path) -> No
     assert [cell.source for cell in code_cells(path) if PRIVATE.search(cell.source)] == []
 
 
-def test_a_failing_notebook_is_named_and_left_as_it_was(
-    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "wrong.ipynb"
-    cells = [nbformat.v4.new_code_cell("import captioner"), nbformat.v4.new_code_cell("1 / 0")]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-    before = path.read_bytes()
-    with pytest.raises(script.UserError, match=r"wrong\.ipynb ends with an error: ZeroDivision.*$"):
-        script.executed(path)
-    assert "1 / 0\n" in capsys.readouterr().err
-    assert path.read_bytes() == before
-
-
 def test_every_word_has_one_translation_but_for_its_gender() -> None:
     found: dict[str, set[str]] = {}
     pairs = french_pairs(500, seed=1)

@@ -179,21 +179,6 @@ def test_the_gradient_is_that_of_the_whole_batch(part_count: int) -> None:
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-4)
 
 
-def test_each_epoch_is_planned_once() -> None:
-    planned = []
-
-    class Counted(TranslationBatches):
-        def plan(self, epoch: int) -> list[list[PairExample]]:
-            planned.append(epoch)
-            return super().plan(epoch)
-
-    data = Counted(PAIRS, tokens=40)
-    assert data.example_count == len(PAIRS)
-    for epoch in (0, 1):
-        assert len(list(data.batches(epoch))) == len(data)
-    assert planned == [0, 1]
-
-
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from run_samples import SMALL, Config, assert_same_tensors, merged, recipe_of, save_encoder
+from run_samples import Config, assert_same_tensors, merged, recipe_of, save_encoder
 from safetensors.torch import load_file
 from samples import Output, Patch, log_of, save_photo, write_captions
 
@@ -96,21 +96,6 @@ def test_the_log_says_what_makes_a_run_and_what_it_costs(
     assert 0 < epoch["seconds"] < epoch["total_seconds"] < 60
     assert epoch["examples_per_second"] == pytest.approx(12 / epoch["seconds"])
     assert 1e7 < epoch["memory"] < 1e11
-    # A run of an earlier version, which logged none of that, goes on.
-    (folder / "log.jsonl").write_text(json.dumps({"epoch": 1, "step": 3, "CIDEr-D": 0.0}) + "\n")
-    for epochs in (2, 3):
-        train_run(recipe_of(config, training={**spans, "epochs": epochs}), folder, resume=True)
-    assert "spans" not in capsys.readouterr().out  # Of six steps and of nine.
-    log = read_log(folder)
-    assert ["run" in record for record in log] == [False, True, False, False]
-    assert [record["step"] for record in log] == [3, 3, 6, 9]
-
-
-def test_a_config_with_a_nul_makes_a_model_that_loads(tmp_path: Path) -> None:
-    shapes = {"train": 8, "validation": 2, "pictures": {"image_size": 64}}
-    data = {"format": "shapes", "train": "\0", "shapes": shapes}
-    recipe = recipe_of(SMALL, data=data, training={"epochs": 1})
-    assert captioner.load(train_run(recipe, tmp_path / "run")).map_shape
 
 
 def test_a_self_critical_run_starts_from_a_soft_one(config: Config, tmp_path: Path) -> None:

@@ -147,28 +147,12 @@ def test_a_run_that_cannot_be_compared_stays_empty_and_says_why(capsys: Output) 
     assert table[1]["CIDEr-D gain 95 % low"] == ""
     assert why in Path("t.tex").read_text()
     assert r"\textbf" not in Path("t.tex").read_text()  # Of other data, no score is best.
+    best, worse = compare_runs(["runs/50%_a&b", "runs/plain"]).latex().splitlines()[5:7]
+    assert rf"\textbf{{{good['CIDEr-D']:.4f}}}" in best
+    assert (best.count("&"), worse.count("textbf")) == (worse.count("&") + 1, 0)
     assert main(["runs", "runs/other", "--against", "runs/plain"]) == 0
     assert main(["runs", "runs", "--csv", "t.csv"]) == 2
     assert "--csv t.csv exists; --overwrite replaces it" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("made_runs")
-def test_the_latex_of_a_comparison() -> None:
-    runs = compare_runs(["runs/50%_a&b", "runs/plain"], "runs/plain")
-    _, begin, top, header, middle, best, worse, *end = runs.latex().splitlines()
-    columns = [*runs.runs[0]]
-    assert begin == r"\begin{tabular}{ll" + "r" * (len(columns) - 2) + "}"
-    assert (top, middle, *end) == (r"\toprule", r"\midrule", r"\bottomrule", r"\end{tabular}")
-    names = header.removesuffix(r" \\").split(" & ")
-    assert names == [name.replace("%", r"\%") for name in columns]
-    row = dict(zip(columns, best.removesuffix(r" \\").split(" & "), strict=True))
-    other = dict(zip(columns, worse.removesuffix(r" \\").split(" & "), strict=True))
-    assert row["run"] == str(Path("runs/50%_a&b")).replace("%_a&", r"\%\_a\&")
-    score = runs.runs[0]["CIDEr-D"]
-    assert row["CIDEr-D"] == rf"\textbf{{{score:.4f}}}"
-    assert "textbf" not in other["CIDEr-D"]
-    low, high = runs.runs[0]["CIDEr-D gain 95 %"]
-    assert row["CIDEr-D gain 95 %"] == f"{{[}}{low:.4f}, {high:.4f}]"
 
 
 def test_runs_of_translators_are_compared(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from run_samples import Config, ended, merged, recipe_of, start, write_config
+from run_samples import Config, merged, recipe_of, write_config
 from samples import Output, Patch, save_photo
 from torch import Tensor
 
@@ -48,20 +48,6 @@ def test_photos_without_captions_are_a_store(folder: Path, capsys: Output) -> No
     stored = np.load("features/photos/rows.npy")[:2]  # The broken one is the last.
     assert stored.shape == tuple(expected.shape)
     np.testing.assert_allclose(stored, expected, rtol=2e-3, atol=2e-3)
-
-
-@pytest.mark.slow
-def test_two_processes_fill_one_store(folder: Path) -> None:
-    for number in range(3):
-        save_photo(folder / "photos" / f"{number}.png", number)
-    options = ["--set", "start_from=tiny-model", "--set", "features.batch_size=2"]
-    for processes in (1, 2):
-        command = ["features", "photos", "--out", f"{processes}", *options]
-        code, output, errors = ended(start(*command, processes=processes))
-        assert code == 0, errors[-3000:]
-        assert output.count("3 images in") == 1
-    one, two = (np.load(f"{processes}/photos/rows.npy") for processes in (1, 2))
-    np.testing.assert_allclose(two, one, rtol=2e-3, atol=2e-3)
 
 
 def test_stored_rows_are_those_read_in_the_step_in_its_precision(config: Config) -> None:

@@ -23,7 +23,7 @@ from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import captioning_recipe, read_any_recipe, with_model_sections
-from captioner.runs.run import train_run, write_card
+from captioner.runs.run import train_run
 from captioner.runs.start_model import copy_weights, first_words, known_ngrams
 from captioner.schema import to_mapping
 from captioner.text.ngrams import PeoplesNgrams
@@ -175,12 +175,6 @@ def test_captions_in_another_language_bring_their_own_words_and_ngrams(
     torch.testing.assert_close(ours[words.encode(["two", "hund"])], theirs[origins])
     captions = model.caption([str(tmp_path / "photos" / f"{n}.png") for n in range(10)])
     assert {caption.text for caption in captions} <= {"ein roter hund", "ein roter two"}
-    # The log of a run that an older version began has fewer scores.
-    (tmp_path / "log.jsonl").write_text('{"epoch": 0, "step": 0, "CIDEr-D": 0.5}\n')
-    write_card(task, tmp_path, 1, {"CIDEr-D": 0.6, "cross_entropy": 2.0})
-    card = (tmp_path / "model" / "README.md").read_text()
-    assert "- CIDEr-D 0.600 in validation, after epoch 1; 0.500 before training\n" in card
-    assert "- cross entropy 2.000 in validation, after epoch 1\n" in card
 
 
 def test_new_words_share_the_probability_of_the_unknown_one(run: Path) -> None:

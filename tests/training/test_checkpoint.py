@@ -1,15 +1,12 @@
 """A checkpoint holds all that a run goes on from, and is whole or not there."""
 
-import os
 from functools import partial
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
 from gpu_samples import DEVICE, needs_gpu
 from safetensors.torch import save
-from samples import Patch
 from torch import Tensor, nn
 
 from captioner.errors import UserError
@@ -117,13 +114,3 @@ def test_a_checkpoint_of_another_model_is_refused_and_nothing_is_filled(path: Pa
     reordered = torch.optim.AdamW(list(model.parameters())[::-1])
     with pytest.raises(UserError, match="belongs to another model: state 'optimizer"):
         load_checkpoint(path, model, reordered, {})
-
-
-def test_a_full_disk_leaves_the_checkpoint_that_was_there(path: Path, monkeypatch: Patch) -> None:
-    before = path.read_bytes()
-    full = OSError(28, "No space left on device")
-    monkeypatch.setattr(os, "fsync", Mock(side_effect=full))
-    with pytest.raises(UserError, match=r"cannot write .*last\.safetensors: No space left"):
-        keep(path, *make(seed=5))
-    assert path.read_bytes() == before
-    assert list(path.parent.iterdir()) == [path]

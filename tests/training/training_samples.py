@@ -115,8 +115,6 @@ def make_model(dropout: float = 0.3) -> Model:
 class Validator:
     """Scores by the weights, or as scripted; counts and keeps what it is asked to.
 
-    is_tied: the score is always 0, and the perplexity is by the weights.
-
     A second process would score otherwise, and is not heard.
     """
 
@@ -126,10 +124,9 @@ class Validator:
         scripted: list[float] | None = None,
         rank: int = 0,
         perplexities: list[float] | None = None,
-        is_tied: bool = False,
     ) -> None:
         self.model, self.scripted, self.rank = model, scripted, rank
-        self.perplexities, self.is_tied = perplexities, is_tied
+        self.perplexities = perplexities
         self.kept: list[float] = []
         self.kept_epochs: list[int] = []
         self.runs = 0
@@ -145,8 +142,6 @@ class Validator:
                 scores["perplexity"] = self.perplexities[self.runs - 1]
             return Validated(scores)
         score = float(next(self.model.parameters()).sum()) + 100 * self.rank
-        if self.is_tied:
-            return Validated({"score": 0.0, "perplexity": score})
         return Validated({"score": score, "other": 1.0})
 
     def keep(self, validated: Validated, epoch: int) -> None:
