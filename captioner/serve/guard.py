@@ -26,6 +26,7 @@ _HELD_UPLOADS = 3  # Largest contents that fit in memory together; more large on
 _SMALL = 1024**2  # Bytes up to which a content is not large.
 _LARGEST_TEXT = 2**19  # Bytes of a content in JSON, which take twenty times as many.
 _LARGEST_FIELDS = 2**22  # Characters of the fields of a form beside its files.
+_MAY_BE_EMPTY = ("without", "begin", "language", "captions", "photo")
 _NOT_JSON = "the content should be a JSON object, of fields with values, as application/json"
 _SEND_FILES = "; send files in a form, as curl -F photo=@photo.jpg does: addresses are not fetched"
 
@@ -177,6 +178,9 @@ class _Content(Request):
         names = [name for name, _ in texts if name != "captions"]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise HTTPException(422, f"field {repeated[0][:100]!r} is given twice")
+        empty = [name for name, text in texts if not text and name not in _MAY_BE_EMPTY]
+        if empty:  # FastAPI would take its default.
+            raise HTTPException(422, f"field {empty[0][:100]!r} is empty; leave it out")
         return form
 
     async def json(self) -> object:
