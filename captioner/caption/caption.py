@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from PIL import Image
 
@@ -21,6 +21,8 @@ from captioner.vision.images import ImageSource, load_image, original_size
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
 """Tokens of the Penn Treebank written without a space before them."""
+_APART = ("text", "region", "alternatives", "given", "original")
+"""Fields that JSON has in another form, or not; nor has it those that equality ignores."""
 DRAWN_SIDE = 1024  # Pixels of a photo's side that suffice for every drawing.
 
 
@@ -168,19 +170,14 @@ class Caption:
         return replace(self, keywords=keywords, alternatives=rest)
 
     def to_dict(self) -> JsonObject:
-        """The plain form for JSON, without the maps."""
-        plain: JsonObject = {
-            "caption": self.text,
-            "words": list(self.words),
-            "log_probability": self.log_probability,
-            "word_log_probabilities": list(self.word_log_probabilities),
-            "score": self.score,
-            "confidence": self.confidence,
-            "word_confidence": self.word_confidence and list(self.word_confidence),
-            "sure": self.sure,
-            "keywords": list(self.keywords),
-            "language": self.language,
-            "original": self.original and self.original.to_dict(),
-            "alternatives": [other.to_dict() for other in self.alternatives] or None,
-        }
-        return {name: value for name, value in plain.items() if value is not None}
+        """The plain form for JSON, without the maps and what is None."""
+        plain: JsonObject = {"caption": self.text}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.compare and each.name not in _APART and value is not None:
+                plain[each.name] = list(value) if isinstance(value, tuple) else value
+        if self.original:
+            plain["original"] = self.original.to_dict()
+        if self.alternatives:
+            plain["alternatives"] = [other.to_dict() for other in self.alternatives]
+        return plain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from captioner.cli import shared_options as shared
@@ -113,18 +114,8 @@ def run_score(arguments: argparse.Namespace) -> int:
 
     from captioner.evaluation.score import Scorer, score_results
 
-    scorer = Scorer(
-        metrics=arguments.metrics,
-        document_frequency=arguments.document_frequency,
-        confidence=arguments.confidence,
-        against=arguments.against,
-        training=arguments.training,
-        format=arguments.format,
-        instances=arguments.instances,
-        synonyms=arguments.synonyms,
-        words=arguments.words,
-        on_problem=arguments.on_problem,
-    )
+    asked = [field.name for field in fields(Scorer) if field.init]
+    scorer = Scorer(**{name: getattr(arguments, name) for name in asked})
     scores = score_results(arguments.results, arguments.references, scorer, arguments.split)
     return shared.write_scores(scores, arguments.json, arguments.csv, scorer.problems)
 

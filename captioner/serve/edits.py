@@ -1,6 +1,5 @@
 """Captions that people write on the served page, kept in a table that `write` and training read."""
 
-import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +8,7 @@ from threading import Lock
 from captioner.data.example import Problems
 from captioner.data.table import text_records
 from captioner.errors import UserError
-from captioner.files import refuse_os_errors, write_text
+from captioner.files import write_text
 from captioner.serve.messages import Edit
 from captioner.tables import csv_text
 
@@ -30,7 +29,6 @@ class Edits:
         self._lock = Lock()  # Of the threads of requests.
         self._rows: list[Edit] = []
         self._state: tuple[int, ...] = ()
-        self._is_own = False  # Whether this process wrote the file, which ends in a whole row.
         self._read_again()
         if self._state:
             try:
@@ -49,8 +47,7 @@ class Edits:
     def save(self, edit: Edit) -> Edit:
         """Replace a photo's caption, or without a caption remove it, in the file first.
 
-        Returns the row, with the folder of the one it replaces. Only a new photo's is appended:
-        a reader never finds two of a photo.
+        Returns the row, with the folder of the one it replaces.
         """
         with self._lock:
             self._read_again()
@@ -68,10 +65,8 @@ class Edits:
                 new.image = row.image if row.image.endswith(f"/{image}") else image
                 rows = [new if each is row else each for each in self._rows]
             rows = [row for row in rows if row.caption]
-            if earlier or not self._is_own:
+            if rows != self._rows:
                 self._replace(rows)
-            elif new.caption:
-                self._append(new)
             self._rows = rows
             return new
 
@@ -95,25 +90,10 @@ class Edits:
             reason = f"is not a table of {','.join(_COLUMNS)} with one caption a photo"
             raise UserError(f"{self.table} {reason}; mend it, or give --edits another file")
         self._rows = [Edit.model_construct(**row) for row in rows]
-        self._state, self._is_own = state, False
+        self._state = state
 
     def _replace(self, rows: list[Edit]) -> None:
         write_text(self.table, csv_text([vars(row) for row in rows], _COLUMNS))
-        self._state, self._is_own = self._file_state(), True
-
-    def _append(self, row: Edit) -> None:
-        _, _, line = csv_text([vars(row)], _COLUMNS).partition("\n")
-        content = line.encode("utf-8", "backslashreplace")
-        problem = f"cannot write {self.table}"
-        with refuse_os_errors(problem), open(self.table, "r+b", buffering=0) as file:
-            end = file.seek(0, os.SEEK_END)
-            try:
-                if file.write(content) < len(content):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(end)
-                raise
         self._state = self._file_state()
 
     def _file_state(self) -> tuple[int, ...]:

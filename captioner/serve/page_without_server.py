@@ -90,7 +90,7 @@ def write_page(folder: Path, title: str | None = None) -> None:
     write_json(folder / "captioner.json", description)
     region = {"map_shape": graphs.map_shape, **preprocessing}
     numbers = f"const REGION = {json.dumps(region)};\n"
-    script = f"{numbers}{viewer_script()}\n{_static('page.js')}"
+    script = f"{numbers}{viewer_script()}\n{_static('downloads.js')}\n{_static('page.js')}"
     write_text(folder / "page.js", script)
     write_text(folder / "page.css", static_file("pages.css"))
     write_bytes(folder / "example.jpg", DEMO_PHOTO.read_bytes())

@@ -10,7 +10,9 @@ import pytest
 from chromium_samples import DESK, TELEPHONE, Open, browser, downloaded, needs_chromium, opening
 from playwright.sync_api import Browser, expect
 from render_samples import PHOTO, REGION, attention
+from samples import save_photo
 
+from captioner.data.readers import read_splits
 from captioner.render.overlay import MappedCaption
 from captioner.render.page import PageItem, PageWriter
 
@@ -66,35 +68,41 @@ def test_photos_are_found_by_words_album_and_doubt(open_page: Open, tmp_path: Pa
     assert shown.all_inner_texts() == ["Rome", "2.jpg"]
 
 
-def test_an_edit_has_the_language_of_its_words_and_its_photos_digest(
+def test_edits_are_a_table_that_training_reads_in_the_language_of_their_words(
     open_page: Open, tmp_path: Path
 ) -> None:
     typed = "Anna's dog (left) runs!"
-    items = [
-        item(1, "anna 's dog -lrb- left -rrb- runs", text=typed),
-        *(item(n, "a dog") for n in (2, 3, 4)),
-    ]
+    items = [item(1, "anna 's dog -lrb- left -rrb- runs", text=typed)]
+    items += [item(n, "a dog", "" if n == 4 else "a trip") for n in (2, 3, 4, 5)]
     page = open_page(written(tmp_path / "page.html", items))
-    cards = page.locator(".item")
-    texts = (typed, "ein Hund und eine Katze", "un chien", "la")
-    for number, text in enumerate(texts):
-        cards.nth(number).locator(".edit").click()
-        editor = cards.nth(number).locator(".editor")
-        expect(editor).to_have_value(typed if number == 0 else "a dog")
+    texts = {1: f" {typed}", 2: '+1 "rouge", un\nchien', 3: "ein Hund", 4: "la", 5: "A mistake"}
+    for number, text in texts.items():
+        card = page.locator(".item", has_text=f"{number}.jpg")
+        card.locator(".edit").click()
+        editor = card.locator(".editor")
+        expect(editor).to_have_value(typed if number == 1 else "a dog")
         editor.fill(text)
-        if number == 3:
-            cards.nth(number).get_by_label("Language").select_option("en")
+        if number == 4:
+            card.get_by_label("Language").select_option("en")
             editor.fill("le chien")  # It stays as it was chosen.
-            cards.nth(number).get_by_label("Language").focus()
+            card.get_by_label("Language").focus()
             expect(editor).to_be_visible()
         page.keyboard.press("Enter")
         expect(editor).to_have_count(0)
     page.click("#show-edits")
-    _, content = downloaded(page, page.get_by_role("button", name="Download edits.csv"))
+    page.get_by_role("button", name="Remove a trip/5.jpg").click()
+    expect(page.locator("#show-edits")).to_have_text("Edits (4)")
+    name, content = downloaded(page, page.get_by_role("button", name="Download edits.csv"))
     rows = [*csv.DictReader(io.StringIO(content.decode()))]
-    assert [row["caption"] for row in rows] == [*texts[:3], "le chien"]
-    assert [row["language"] for row in rows] == ["en", "de", "fr", "en"]
+    assert [row["language"] for row in rows] == ["en", "fr", "de", "en"]
     assert [row["photo_digest"] for row in rows] == [f"{number:064x}" for number in (1, 2, 3, 4)]
+    photos = {
+        n: save_photo(tmp_path / ("a trip" if n in (2, 3) else "") / f"{n}.jpg") for n in texts
+    }
+    (tmp_path / name).write_bytes(content)
+    edited = {each.source: each.captions for each in read_splits(None, tmp_path / name)[0]}
+    words = {1: typed, 2: '+1 "rouge", un chien', 3: "ein Hund", 4: "le chien"}
+    assert edited == {photos[number]: (text,) for number, text in words.items()}
 
 
 def test_photos_load_when_they_are_near_the_window_or_used(open_page: Open, tmp_path: Path) -> None:
@@ -151,5 +159,10 @@ def test_a_plain_page_shows_maps_and_no_buttons(
     )()
     expect(card.locator("canvas")).to_be_visible()
     expect(card.locator(".editor")).to_have_count(0)
+    before = card.locator(".stage").bounding_box()
     card.locator(".stage").click()
     expect(card).to_have_attribute("popover", "auto")
+    assert card.locator(".stage").bounding_box()["width"] > before["width"]
+    page.keyboard.press("Escape")
+    expect(card).not_to_have_attribute("popover", "auto")
+    assert card.locator(".stage").bounding_box() == before

@@ -27,8 +27,6 @@ from samples import photo_bytes, save_photo
 from serve_samples import far, running
 
 from captioner.caption.folder import load_model
-from captioner.cli.main import main
-from captioner.data.readers import read_splits
 from captioner.render.overlay import overlay
 from captioner.render.page import static_file
 from captioner.vision.digest import photo_digest
@@ -227,10 +225,13 @@ def test_all_as_a_page_holds_more_photos_than_a_request(
 @pytest.mark.parametrize("how", [DESK, TELEPHONE, {"viewport": {"width": 320, "height": 640}}])
 def test_it_fits_screens_and_tells_screen_readers(open_page: Open, how: dict[str, Any]) -> None:
     page = open_page(**how)
+    assert page.locator("h1").all_inner_texts() == ["captioner"]
     too_wide = "document.documentElement.scrollWidth > innerWidth"
     assert not page.evaluate(too_wide)
     name = "<img src=x onerror=window.bad=1>" + "a-name-without-a-space-" * 8 + ".png"
     card = add(page, photo_file(1, name), photo_file(2))
+    expect(page.get_by_text("Tap a word")).to_be_visible(visible=how is TELEPHONE)
+    expect(page.get_by_text("Point at a word")).to_be_visible(visible=how is not TELEPHONE)
     text = " ".join(words_of(card))
     expect(page.locator("#announcements")).to_contain_text(".png: ")
     assert card.locator("img").get_attribute("alt") == text
@@ -340,35 +341,6 @@ def test_the_page_asks_for_the_token_once_and_an_allowed_site_sends_it(
         expect(page.locator("[data-state=failed] .state")).to_contain_text("still running?")
 
 
-def test_edits_of_a_written_page_are_a_table_that_training_reads(
-    browser: Browser, saved_models: tuple[Path, Path], tmp_path: Path
-) -> None:
-    names = ["1.png", "2.png", "a trip/3 #é%20.png", "a trip/4.png"]
-    photos = [save_photo(tmp_path / "photos" / name) for name in names]
-    written = tmp_path / "page.html"
-    command = ["caption", str(tmp_path / "photos"), "--model", str(saved_models[0]), "--quiet"]
-    assert main([*command, "--html", str(written)]) == 0
-    page = browser.new_page()
-    page.goto(written.as_uri())
-    assert page.locator("h2").all_inner_texts() == ["a trip"]
-    items, edits = page.locator(".item"), page.locator("#show-edits")
-    caption = items.first.locator(".words").inner_text()
-    for number, text in ((0, ' +1 "red", big\n dog '), (1, "A mistake"), (2, caption), (3, " ")):
-        items.nth(number).locator(".edit").click()
-        expect(items.nth(number).locator(".editor")).to_have_value(caption)
-        items.nth(number).locator(".editor").fill(text)
-        page.keyboard.press("Enter")
-    edits.click()
-    page.get_by_role("button", name="Remove photos/2.png").click()
-    expect(edits).to_have_text("Edits (2)")
-    name, content = downloaded(page, page.get_by_role("button", name="Download edits.csv"))
-    page.keyboard.press("Escape")
-    (tmp_path / name).write_bytes(content)
-    edited = {each.source: each.captions for each in read_splits(None, tmp_path / "edits.csv")[0]}
-    assert edited == {photos[0]: ('+1 "red", big dog',), photos[2]: (caption,)}
-    page.close()
-
-
 def test_a_click_into_a_sentence_edits_it_and_the_server_keeps_the_edit(
     open_page: Open, saved_models: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -422,18 +394,6 @@ def test_a_click_into_a_sentence_edits_it_and_the_server_keeps_the_edit(
         expect(card.locator(".editor")).to_have_value("lost?")
 
 
-def test_a_photo_is_enlarged_and_shrinks_again(open_page: Open) -> None:
-    page = open_page()
-    card = add(page, photo_file(1), photo_file(2))
-    before = card.locator(".stage").bounding_box()
-    card.locator(".stage").click()
-    large = card.locator(".stage").bounding_box()
-    assert large["width"] > 1.4 * before["width"]
-    page.keyboard.press("Escape")
-    expect(card).not_to_have_attribute("popover", "auto")
-    assert card.locator(".stage").bounding_box() == before
-
-
 def test_a_german_browser_gets_german_pages(open_page: Open, tmp_path: Path) -> None:
     page = open_page(locale="de-CH")
     expect(page.locator("html")).to_have_attribute("lang", "de")
@@ -446,14 +406,3 @@ def test_a_german_browser_gets_german_pages(open_page: Open, tmp_path: Path) -> 
     page.goto((tmp_path / "page.html").as_uri())
     expect(page.locator("h1")).to_have_text("Wohin das Modell geschaut hat")
     assert page.locator(".file").all_inner_texts() == ["Edit.png", "Copy.png"]
-
-
-def test_a_page_has_one_heading_always_and_says_tap_where_one_taps(open_page: Open) -> None:
-    for screen, is_touch in ((DESK, False), (TELEPHONE, True)):
-        page = open_page(**screen)
-        for _ in range(2):
-            assert page.locator("h1").all_inner_texts() == ["captioner"]
-            expect(page.locator("h1")).to_be_visible()
-            add(page, photo_file(1))
-        expect(page.get_by_text("Tap a word")).to_be_visible(visible=is_touch)
-        expect(page.get_by_text("Point at a word")).to_be_visible(visible=not is_touch)

@@ -2,20 +2,18 @@
 
 import io
 import json
-import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-import httpx
+import numpy as np
 import pytest
-from chromium_samples import add, browser, needs_chromium, opening, photo_file, serving
+from chromium_samples import add, browser, downloaded, needs_chromium, opening, photo_file, serving
 from photo_samples import DEMO_CAPTION
 from PIL import Image
 from playwright.sync_api import Browser, Error, Page, expect
@@ -108,7 +106,8 @@ def test_photos_have_the_captions_of_python(folder: Path, page: Page) -> None:
         assert abs(maps - found["maps"]).max() < 1e-3
 
 
-def test_photos_get_sentences_and_maps_also_without_a_network(page: Page) -> None:
+def test_photos_get_sentences_and_maps_also_without_a_network(page: Page, folder: Path) -> None:
+    graphs = captioner.load(folder).caption(DEMO)
     assert page.evaluate("crossOriginIsolated")  # With threads, on any server of files.
     for offline in (False, True):
         add(page, file("a.png", DEMO.read_bytes()))
@@ -119,6 +118,14 @@ def test_photos_get_sentences_and_maps_also_without_a_network(page: Page) -> Non
         expect(words.nth(1)).to_have_attribute("title", re.compile(r"^\d+ %$"))
         assert words.first.get_attribute("title") is None  # A function word.
         expect(page.locator(".score")).to_have_text(re.compile(r"^confidence \d+ %$"))
+        name, content = downloaded(page, page.locator("[data-format=json]"))
+        (kept,) = json.loads(content)["captions"]
+        assert (name, kept["caption"]) == ("a-captions.json", DEMO_CAPTION)
+        assert kept["log_probability"] == pytest.approx(graphs.log_probability, abs=1e-3)
+        assert np.abs(np.array(kept["maps"]) - graphs.attention).max() < 1e-3
+        name, content = downloaded(page, page.locator("[data-format=png]"))
+        picture = Image.open(io.BytesIO(content))
+        assert (name, picture.format, picture.width) == ("a-captions.png", "PNG", 1412)
         words.last.hover()
         expect(words.last).to_have_css("opacity", "1")  # Paler, but not while it is shown.
         expect(page.locator(".stage canvas")).to_be_visible()
@@ -193,41 +200,6 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
         page.context.close()
 
 
-@contextmanager
-def nginx(folder: Path, work: Path, types: str = "include /etc/nginx/mime.types;") -> Iterator[int]:
-    """The port of nginx over a folder, with Debian's types of files."""
-    with socket.create_server(("127.0.0.1", 0)) as opened:
-        port = int(opened.getsockname()[1])
-    user = "user root; " if os.getuid() == 0 else ""
-    places = "".join(
-        f"{name}_temp_path {work}/{name}; "
-        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    (work / "nginx.conf").write_text(
-        f"{user}daemon off; pid {work}/pid; error_log {work}/log; events {{}}\n"
-        f"http {{ {types} access_log off; {places}\n"
-        f"server {{ listen 127.0.0.1:{port}; root {folder}; }} }}"
-    )
-    server = subprocess.Popen(["nginx", "-e", str(work / "log"), "-c", str(work / "nginx.conf")])
-    try:
-        httpx.HTTPTransport(retries=10).handle_request(
-            httpx.Request("GET", f"http://127.0.0.1:{port}/")
-        )
-        yield port
-    finally:
-        server.terminate()
-        server.wait()
-
-
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs Debian's nginx-light")
-def test_it_runs_on_nginx_as_installed(folder: Path, browser: Browser, tmp_path: Path) -> None:
-    with nginx(folder, tmp_path) as port, opening(browser) as opened:
-        page = opened(f"http://localhost:{port}/")
-        ready(page)
-        add(page, file("a.png", DEMO.read_bytes()))
-        assert page.locator(".words").first.inner_text() == DEMO_CAPTION
-
-
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
@@ -293,4 +265,6 @@ def test_the_page_is_small_and_has_what_it_needs(folder: Path) -> None:
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 37_000_000
     assert "MIT License" in (folder / "onnxruntime-web.LICENSE.txt").read_text()
     files = json.loads((folder / "captioner.json").read_text())["files"]
+    known = {".html", ".css", ".js", ".json", ".onnx", ".wasm", ".jpg", ".md", ".txt", ".bin"}
+    assert {path.suffix for path in folder.iterdir()} <= known  # Every server has their types.
     assert set(files) == {"encoder.onnx", "start.onnx", "step.onnx", "ngrams.bin"}

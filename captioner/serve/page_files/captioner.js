@@ -31,8 +31,8 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     return tensor(type, data.subarray(0, (data.length / rows) * kept), 1, kept, ...rest);
   };
 
-  // RGBA pixels {data, width, height} -> {words, text, maps (T arrays of L), confidence, isSure,
-  // wordConfidence (T, null of function words)}.
+  // RGBA pixels {data, width, height} -> {words, text, maps (T arrays of L), logProbabilities (T + 1),
+  // confidence, isSure, wordConfidence (T, null of function words)}.
   const caption = async (photo) => {
     const side = preprocessing.size;
     const pixels = tensor("float32", preprocess(photo, preprocessing), 1, 3, side, side);
@@ -84,7 +84,7 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     const likely = (judged.wordConfidence ?? []).filter((value) => value !== null);
     const truth = sum(likely.map((value) => value - description.confidence.least_true));
     return {
-      words: spoken, text: sentence(spoken), maps: maps.slice(0, -1), isCut,
+      words: spoken, text: sentence(spoken), maps: maps.slice(0, -1), logProbabilities: terms, isCut,
       score: score + search.truth_weight * truth, ...judged,
     };
   };

@@ -102,9 +102,11 @@ const add = async (root, file) => {
     state.textContent = "";
     await picture.decode();
     const [rows, columns] = REGION.map_shape;
-    viewer.add(root, () => ({
-      region, rows, columns, captions: [caption.maps.map((map) => Array.from(map))],
-    }));
+    const item = { region, rows, columns, captions: [caption.maps.map((map) => Array.from(map))] };
+    viewer.add(root, () => item);
+    const doubt = caption.isSure ? "" : say("not sure");
+    startDownloads(root, file.name, () => recordOf(file.name, photo, region, caption),
+      () => pictureOf(picture, item, caption, doubt, Number(slider.value) / 100));
     root.dataset.state = "done";
     edited.show(root);
   } catch (error) {
