@@ -162,6 +162,8 @@ def _set_caption(done: Merged, words: Words, overwrite: bool) -> None:
     """
     old, new = done.old, done.properties
     forms = _own_forms(old, _OWN, IPTC_CAPTION)
+    fitted = [_fitted(text, IPTC_CAPTION, old) for text in texts(old, _OWN)]
+    was_in_iptc = _has_iptc(old) and any(fitted)
     for name in _DESCRIBING:
         others, own = _parted(old.get(name, ()), forms)
         found = _by_people(name, others)
@@ -172,8 +174,7 @@ def _set_caption(done: Merged, words: Words, overwrite: bool) -> None:
         new[_copies_of(name)] = [*dict.fromkeys([*old.get(_copies_of(name), ()), *others])]
         done.replaced += [text for text in found if text != words.caption]
         caption = _fitted(words.caption, name, old) if is_place else ""
-        is_out = name == IPTC_CAPTION and _has_iptc(old) and bool(old.get(_OWN))
-        if is_out and not (own or others or overwrite):
+        if name == IPTC_CAPTION and was_in_iptc and not (own or others or overwrite):
             caption = ""  # What a person took out of IPTC alone is not written again.
         elif is_place and caption != words.caption not in texts(old, _OWN):
             done.notes.append(_CUT if caption else _NOT_UTF8)
