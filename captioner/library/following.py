@@ -81,7 +81,7 @@ def _followers(
 def _digest(sidecar: Path) -> str:
     """Of the photo whose a sidecar is; "" if it has none."""
     with suppress(UserError):
-        return "".join(merge.texts(Packet(read_bytes(sidecar), "").properties, merge.DIGEST))
+        return merge.digest_of(Packet(read_bytes(sidecar), ""))
     return ""
 
 

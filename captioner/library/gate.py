@@ -2,7 +2,7 @@
 
 import mimetypes
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -26,6 +26,7 @@ class Library:
 
     Threads may share it. It keeps nothing of a photo, but the names of the folders it saw last.
 
+    photos: all of a run: those that would share a sidecar or text get none.
     overwrite: replace people's words, of which copies are kept.
     dry_run: change nothing; `Written.notes` say what would change.
 
@@ -37,8 +38,10 @@ class Library:
         places: Places = Places(),  # noqa: B008 (it is frozen)
         overwrite: bool = False,
         dry_run: bool = False,
+        photos: Container[str] = (),
     ) -> None:
         self._places, self._overwrite, self._is_dry = places, overwrite, dry_run
+        self._photos = photos
         self._beside, self._exiftool = Beside(), Exiftool()
         self._tidied = set[Path]()
         if places.embed:
@@ -93,11 +96,11 @@ class Library:
         for option, name in self.files(photo).items():
             place = Path(name)
             try:
-                self._check_unshared(path, option, place)
+                packet = packets.get(place) or Packet(None, name)
+                self._check_unshared(path, option, place, packet, words)
                 if option == "text":
                     self._write_text(path, place, words, done)
                 else:
-                    packet = packets.get(place) or Packet(None, name)
                     self._write_xmp(option, place, packet, words, keywords_only, done)
                 if os.path.lexists(place) and not self._is_dry:
                     done.files[option] = name
@@ -199,10 +202,14 @@ class Library:
             to.notes.append(f"{photo} gets keywords alone: words in {inside.unseen} need exiftool")
         return bool(to.kept or inside.unseen or not words.caption)
 
-    def _check_unshared(self, photo: Path, option: str, place: Path) -> None:
-        """Refuse a file that would be of another photo, too."""
+    def _check_unshared(
+        self, photo: Path, option: str, place: Path, packet: Packet, words: Words
+    ) -> None:
+        """Refuse a file that would be of another photo of the run, too, or that is another's."""
+        is_of_other = "" != merge.digest_of(packet) != words.photo_digest != ""
         for other in self._beside.namesakes(photo) if option != "embed" else ():
-            if other.name != photo.name and self.files(f"{other}")[option] == f"{place}":
+            is_shared = other.name != photo.name and (is_of_other or f"{other}" in self._photos)
+            if is_shared and self.files(f"{other}")[option] == f"{place}":
                 hint = ", or give --xmp-for digikam" if option == "xmp" else ""
                 raise UserError(f"{place} would be of {photo} and of {other}: rename one{hint}")
 

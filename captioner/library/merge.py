@@ -24,7 +24,7 @@ from captioner.library.xmp import (
 
 MADE = "captioner:made"
 """Marks a packet that captioner made: only such a one is removed."""
-DIGEST = "captioner:photo_digest"
+_DIGEST = "captioner:photo_digest"
 
 IPTC_CAPTION, IPTC_KEYWORDS = "iptc:Caption-Abstract", "iptc:Keywords"
 ELSEWHERE = "photo:texts"
@@ -84,7 +84,7 @@ def merged(packet: Packet, words: Words, overwrite: bool, keywords_only: bool) -
     if packet.is_new and done.words:
         done.properties[MADE] = [("", "sidecar")]
     if words.photo_digest and (done.properties[_OWN_SUBJECT] or done.properties.get(_OWN)):
-        done.properties[DIGEST] = [("", words.photo_digest)]
+        done.properties[_DIGEST] = [("", words.photo_digest)]
     return done
 
 
@@ -111,6 +111,11 @@ def is_own(packet: Packet) -> bool:
     """Whether captioner made the packet and wrote all of it, by no person."""
     packet.update(undone(packet).properties)
     return MADE in packet.properties and not packet.properties.get(_BY) and packet.is_empty
+
+
+def digest_of(packet: Packet) -> str:
+    """The digest of the photo whose a sidecar is; "" if it has none."""
+    return "".join(texts(packet.properties, _DIGEST))
 
 
 def texts(properties: Properties, name: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Which file beside a photo is its sidecar or text."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,10 +136,11 @@ def test_what_is_no_photo_gets_nothing(name: str) -> None:
 
 
 def test_photos_that_would_share_a_file_are_named_and_have_none() -> None:
-    for name in ("a.jpg", "b.png"):
+    for name in ("a.jpg", "b.png", "b.jpg"):
         save_photo(Path(name))
-    Path("b.mp4").touch()  # Not a photo.
-    problems = [write(photo).problems for photo in ("a.png", "a.jpg", "b.png", "./b.png")]
+    photos = ["a.png", "a.jpg", "b.png"]
+    with Library(Places("lightroom", text=True), photos=photos) as library:
+        problems = [library.write(photo, CAT).problems for photo in [*photos, "./b.png"]]
     assert problems[1:] == [
         [
             "a.txt would be of a.jpg and of a.png: rename one",
@@ -150,10 +152,24 @@ def test_photos_that_would_share_a_file_are_named_and_have_none() -> None:
     assert len(problems[0]) == 2
     assert names(*ENDINGS) == {"b.xmp", "b.txt"}
     Path("a.jpg.xmp").write_bytes(xmp_packet(""))  # Leaves a.xmp to a.png.
-    with Library(Places("lightroom")) as library:
-        for photo, name in (("a.png", "a.xmp"), ("a.jpg", "a.jpg.xmp")):
-            assert library.write(photo, CAT).files == {"xmp": name}
-            assert write(photo, "darktable").files == {"xmp": f"{photo}.xmp"}
+    for program, expected in (("lightroom", "a.xmp"), ("darktable", "a.png.xmp")):
+        with Library(Places(program), photos=photos) as library:
+            assert library.write("a.png", CAT).files == {"xmp": expected}
+            assert library.write("a.jpg", CAT).files == {"xmp": "a.jpg.xmp"}
+
+
+def test_a_sidecar_of_another_photo_of_the_name_is_left_alone() -> None:
+    save_photo(Path("a.jpg"))
+    first, second = (replace(CAT, photo_digest=digest) for digest in "12")
+    assert write("a.jpg", words=first).problems == []
+    before = Path("a.xmp").read_bytes()
+    (problem,) = write("a.png", words=second).problems
+    assert problem.startswith("a.xmp would be of a.png and of a.jpg: rename one")
+    assert Path("a.xmp").read_bytes() == before
+    os.unlink("a.jpg")
+    assert write("a.png", words=second).problems == []  # It is the photo, edited or in its place.
+    assert xmp_texts(Path("a.xmp"), "captioner:photo_digest") == ["2"]
+    assert xmp_texts(before, "captioner:photo_digest") == ["1"]
 
 
 def test_captioners_own_sidecar_of_a_photo_that_is_gone_is_removed() -> None:
