@@ -86,8 +86,8 @@ class Library:
         packets, keywords_only = dict[Path, Packet](), False
         self._tidy(path.parent)
         try:
-            kind = _kind_of(path)
-            if self._places.sidecar or self._places.embed or not kind:
+            _check_kind(path)
+            if self._places.sidecar or self._places.embed:
                 packets, inside = self._found(path, self._places.embed)
                 keywords_only = self._keeps_words(photo, packets, inside, words, done)
         except UserError as error:  # The unreadable part may be a person's words.
@@ -101,7 +101,7 @@ class Library:
                 if option == "text":
                     self._write_text(path, place, words, done)
                 else:
-                    self._write_xmp(option, place, packet, words, keywords_only, done)
+                    self._write_xmp(place, packet, words, keywords_only, done)
                 if os.path.lexists(place) and not self._is_dry:
                     done.files[option] = name
             except UserError as error:
@@ -126,7 +126,7 @@ class Library:
             done.problems.append(f"{photo} does not exist")
         for option, place in places:
             try:
-                _kind_of(path)
+                _check_kind(path)
                 with files.refuse_os_errors(f"cannot write {place}"):
                     if option == "text":
                         self._undo_text(path, place, words, done)
@@ -214,24 +214,18 @@ class Library:
                 raise UserError(f"{place} would be of {photo} and of {other}: rename one{hint}")
 
     def _write_xmp(
-        self,
-        option: str,
-        place: Path,
-        packet: Packet,
-        words: Words,
-        keywords_only: bool,
-        done: Written,
+        self, place: Path, packet: Packet, words: Words, keywords_only: bool, done: Written
     ) -> None:
-        """Write into a sidecar, or into the photo."""
-        if option == "embed":
-            words = replace(words, photo_digest="")
+        """Write into a sidecar, or into the photo, which needs no digest."""
+        is_sidecar = _is_sidecar(place)
+        words = words if is_sidecar else replace(words, photo_digest="")
         merged = merge.merged(packet, words, self._overwrite, keywords_only)
         suffix = self._beside.raw_suffix(place)[1:].upper()
-        if packet.is_new and suffix and option == "xmp":
+        if packet.is_new and suffix and is_sidecar:
             merged.properties[EXTENSION] = [("", suffix)]
         done.notes += [f"{place}: {note}" for note in merged.notes]
         if self._save(place, packet, merged.properties):
-            done.count(option, place, merged.words)
+            done.count("xmp" if is_sidecar else "embed", place, merged.words)
             done.replace(place, merged.replaced, f"captioner:before in {place}")
 
     def _write_text(self, photo: Path, place: Path, words: Words, done: Written) -> None:
@@ -287,7 +281,7 @@ class Library:
         iptc = merge.iptc_changes(packet.properties, new)
         is_changed = packet.update(new)
         is_gone = is_changed and merge.MADE in packet.properties and packet.is_empty
-        if place.suffix.lower() == ".xmp":
+        if _is_sidecar(place):
             if is_gone and not self._is_dry:
                 place.unlink()
             elif is_changed and not is_gone:
@@ -310,7 +304,7 @@ class Library:
 
 def _described(packets: Mapping[Path, Packet]) -> list[Description]:
     return [
-        Description(text, "sidecar" if path.suffix.lower() == ".xmp" else "photo", writer)
+        Description(text, "sidecar" if _is_sidecar(path) else "photo", writer)
         for path, packet in packets.items()
         for text, writer in merge.described(packet).items()
     ]
@@ -326,9 +320,12 @@ def _is_own(path: Path) -> bool:
     return False
 
 
-def _kind_of(photo: Path) -> str:
-    """The MIME type by a photo's name, "" if unknown. Raises `UserError` if it is of no photo."""
-    kind = mimetypes.guess_type(photo.name)[0] or ""
-    if kind and not kind.startswith("image/"):
+def _is_sidecar(path: Path) -> bool:
+    return path.suffix.lower() == ".xmp"
+
+
+def _check_kind(photo: Path) -> None:
+    """Raise `UserError` if a file is no photo, by its name."""
+    kind = mimetypes.guess_type(photo.name)[0] or "image/"
+    if not kind.startswith("image/"):
         raise UserError(f"{photo} is not a photo")
-    return kind
