@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from captioner import files
@@ -61,7 +61,7 @@ class Beside:
 
     def namesakes(self, photo: Path) -> list[Path]:
         """The photos with the name of this one but for the ending, and it."""
-        return [path for path in self._alike(photo, f"{photo.stem}/") if _is_photo(path)]
+        return [path for path in self._alike(photo, f"{photo.stem}/") if _is_photo(path.suffix)]
 
     def _spellings(self, exact: Path, in_any_case: bool) -> list[Path]:
         """The exact name, then those that there are in another case, also of the stem."""
@@ -97,9 +97,10 @@ def _nfc(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def _is_photo(path: Path) -> bool:
-    kind = mimetypes.guess_type(path.name, strict=False)[0] or ""  # WebP is no standard.
-    return kind.startswith("image/") or path.suffix.lower() in files.RAW_SUFFIXES
+@cache
+def _is_photo(suffix: str) -> bool:
+    kind = mimetypes.guess_type(f"a{suffix}", strict=False)[0] or ""  # WebP is no standard.
+    return kind.startswith("image/") or suffix.lower() in files.RAW_SUFFIXES
 
 
 def _is_of_other(sidecar: Path, photo: Path) -> bool:

@@ -50,8 +50,8 @@ def _followers(
     nothing is in its way.
     """
     short, long = beside.sidecars(old)
-    targets = {path: new.with_name(f"{new.stem}{path.suffix}") for path in short}
-    targets |= {path: new.with_name(f"{new.name}{path.suffix}") for path in long}
+    targets = dict.fromkeys(short, new.with_suffix(".xmp"))
+    targets |= dict.fromkeys(long, new.with_name(f"{new.name}.xmp"))
     is_free, has_sidecar = not beside.namesakes(old), False
     sidecars = list[tuple[Path, Path]]()
     for path, target in targets.items():
@@ -69,7 +69,7 @@ def _followers(
         if content and not (is_there or has_sidecar):
             said.append(f"{text} stays: nothing says that it is of {new}, which was {old}")
         return sidecars
-    target = new.with_name(f"{new.stem}{text.suffix}")
+    target = new.with_suffix(".txt")
     # The text last: after a kill, it tells of the copies that are left.
     copies = [*takewhile(os.path.lexists, numbered(text, "before"))][::-1]
     renamed = [
@@ -81,7 +81,7 @@ def _followers(
 def _digest(sidecar: Path) -> str:
     """Of the photo whose a sidecar is; "" if it has none."""
     with suppress(UserError):
-        return "".join(merge.texts(Packet(read_bytes(sidecar), "").properties, merge.DIGEST))
+        return merge.digest_of(Packet(read_bytes(sidecar), ""))
     return ""
 
 

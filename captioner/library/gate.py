@@ -2,7 +2,7 @@
 
 import mimetypes
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -26,6 +26,7 @@ class Library:
 
     Threads may share it. It keeps nothing of a photo, but the names of the folders it saw last.
 
+    photos: all of a run: those that would share a sidecar or text get none.
     overwrite: replace people's words, of which copies are kept.
     dry_run: change nothing; `Written.notes` say what would change.
 
@@ -37,8 +38,10 @@ class Library:
         places: Places = Places(),  # noqa: B008 (it is frozen)
         overwrite: bool = False,
         dry_run: bool = False,
+        photos: Container[str] = (),
     ) -> None:
         self._places, self._overwrite, self._is_dry = places, overwrite, dry_run
+        self._photos = photos
         self._beside, self._exiftool = Beside(), Exiftool()
         self._tidied = set[Path]()
         if places.embed:
@@ -83,8 +86,8 @@ class Library:
         packets, keywords_only = dict[Path, Packet](), False
         self._tidy(path.parent)
         try:
-            kind = _kind_of(path)
-            if self._places.sidecar or self._places.embed or not kind:
+            _check_kind(path)
+            if self._places.sidecar or self._places.embed:
                 packets, inside = self._found(path, self._places.embed)
                 keywords_only = self._keeps_words(photo, packets, inside, words, done)
         except UserError as error:  # The unreadable part may be a person's words.
@@ -93,12 +96,12 @@ class Library:
         for option, name in self.files(photo).items():
             place = Path(name)
             try:
-                self._check_unshared(path, option, place)
+                packet = packets.get(place) or Packet(None, name)
+                self._check_unshared(path, option, place, packet, words)
                 if option == "text":
                     self._write_text(path, place, words, done)
                 else:
-                    packet = packets.get(place) or Packet(None, name)
-                    self._write_xmp(option, place, packet, words, keywords_only, done)
+                    self._write_xmp(place, packet, words, keywords_only, done)
                 if os.path.lexists(place) and not self._is_dry:
                     done.files[option] = name
             except UserError as error:
@@ -123,7 +126,7 @@ class Library:
             done.problems.append(f"{photo} does not exist")
         for option, place in places:
             try:
-                _kind_of(path)
+                _check_kind(path)
                 with files.refuse_os_errors(f"cannot write {place}"):
                     if option == "text":
                         self._undo_text(path, place, words, done)
@@ -199,32 +202,30 @@ class Library:
             to.notes.append(f"{photo} gets keywords alone: words in {inside.unseen} need exiftool")
         return bool(to.kept or inside.unseen or not words.caption)
 
-    def _check_unshared(self, photo: Path, option: str, place: Path) -> None:
-        """Refuse a file that would be of another photo, too."""
+    def _check_unshared(
+        self, photo: Path, option: str, place: Path, packet: Packet, words: Words
+    ) -> None:
+        """Refuse a file that would be of another photo of the run, too, or that is another's."""
+        is_of_other = "" != merge.digest_of(packet) != words.photo_digest != ""
         for other in self._beside.namesakes(photo) if option != "embed" else ():
-            if other.name != photo.name and self.files(f"{other}")[option] == f"{place}":
+            is_shared = other.name != photo.name and (is_of_other or f"{other}" in self._photos)
+            if is_shared and self.files(f"{other}")[option] == f"{place}":
                 hint = ", or give --xmp-for digikam" if option == "xmp" else ""
                 raise UserError(f"{place} would be of {photo} and of {other}: rename one{hint}")
 
     def _write_xmp(
-        self,
-        option: str,
-        place: Path,
-        packet: Packet,
-        words: Words,
-        keywords_only: bool,
-        done: Written,
+        self, place: Path, packet: Packet, words: Words, keywords_only: bool, done: Written
     ) -> None:
-        """Write into a sidecar, or into the photo."""
-        if option == "embed":
-            words = replace(words, photo_digest="")
+        """Write into a sidecar, or into the photo, which needs no digest."""
+        is_sidecar = _is_sidecar(place)
+        words = words if is_sidecar else replace(words, photo_digest="")
         merged = merge.merged(packet, words, self._overwrite, keywords_only)
         suffix = self._beside.raw_suffix(place)[1:].upper()
-        if packet.is_new and suffix and option == "xmp":
+        if packet.is_new and suffix and is_sidecar:
             merged.properties[EXTENSION] = [("", suffix)]
         done.notes += [f"{place}: {note}" for note in merged.notes]
         if self._save(place, packet, merged.properties):
-            done.count(option, place, merged.words)
+            done.count("xmp" if is_sidecar else "embed", place, merged.words)
             done.replace(place, merged.replaced, f"captioner:before in {place}")
 
     def _write_text(self, photo: Path, place: Path, words: Words, done: Written) -> None:
@@ -280,7 +281,7 @@ class Library:
         iptc = merge.iptc_changes(packet.properties, new)
         is_changed = packet.update(new)
         is_gone = is_changed and merge.MADE in packet.properties and packet.is_empty
-        if place.suffix.lower() == ".xmp":
+        if _is_sidecar(place):
             if is_gone and not self._is_dry:
                 place.unlink()
             elif is_changed and not is_gone:
@@ -303,7 +304,7 @@ class Library:
 
 def _described(packets: Mapping[Path, Packet]) -> list[Description]:
     return [
-        Description(text, "sidecar" if path.suffix.lower() == ".xmp" else "photo", writer)
+        Description(text, "sidecar" if _is_sidecar(path) else "photo", writer)
         for path, packet in packets.items()
         for text, writer in merge.described(packet).items()
     ]
@@ -319,9 +320,12 @@ def _is_own(path: Path) -> bool:
     return False
 
 
-def _kind_of(photo: Path) -> str:
-    """The MIME type by a photo's name, "" if unknown. Raises `UserError` if it is of no photo."""
-    kind = mimetypes.guess_type(photo.name)[0] or ""
-    if kind and not kind.startswith("image/"):
+def _is_sidecar(path: Path) -> bool:
+    return path.suffix.lower() == ".xmp"
+
+
+def _check_kind(photo: Path) -> None:
+    """Raise `UserError` if a file is no photo, by its name."""
+    kind = mimetypes.guess_type(photo.name)[0] or "image/"
+    if not kind.startswith("image/"):
         raise UserError(f"{photo} is not a photo")
-    return kind

@@ -24,7 +24,7 @@ from captioner.library.xmp import (
 
 MADE = "captioner:made"
 """Marks a packet that captioner made: only such a one is removed."""
-DIGEST = "captioner:photo_digest"
+_DIGEST = "captioner:photo_digest"
 
 IPTC_CAPTION, IPTC_KEYWORDS = "iptc:Caption-Abstract", "iptc:Keywords"
 ELSEWHERE = "photo:texts"
@@ -84,7 +84,7 @@ def merged(packet: Packet, words: Words, overwrite: bool, keywords_only: bool) -
     if packet.is_new and done.words:
         done.properties[MADE] = [("", "sidecar")]
     if words.photo_digest and (done.properties[_OWN_SUBJECT] or done.properties.get(_OWN)):
-        done.properties[DIGEST] = [("", words.photo_digest)]
+        done.properties[_DIGEST] = [("", words.photo_digest)]
     return done
 
 
@@ -111,6 +111,11 @@ def is_own(packet: Packet) -> bool:
     """Whether captioner made the packet and wrote all of it, by no person."""
     packet.update(undone(packet).properties)
     return MADE in packet.properties and not packet.properties.get(_BY) and packet.is_empty
+
+
+def digest_of(packet: Packet) -> str:
+    """The digest of the photo whose a sidecar is; "" if it has none."""
+    return "".join(texts(packet.properties, _DIGEST))
 
 
 def texts(properties: Properties, name: str) -> list[str]:
@@ -162,6 +167,8 @@ def _set_caption(done: Merged, words: Words, overwrite: bool) -> None:
     """
     old, new = done.old, done.properties
     forms = _own_forms(old, _OWN, IPTC_CAPTION)
+    fitted = [_fitted(text, IPTC_CAPTION, old) for text in texts(old, _OWN)]
+    was_in_iptc = _has_iptc(old) and any(fitted)
     for name in _DESCRIBING:
         others, own = _parted(old.get(name, ()), forms)
         found = _by_people(name, others)
@@ -172,8 +179,7 @@ def _set_caption(done: Merged, words: Words, overwrite: bool) -> None:
         new[_copies_of(name)] = [*dict.fromkeys([*old.get(_copies_of(name), ()), *others])]
         done.replaced += [text for text in found if text != words.caption]
         caption = _fitted(words.caption, name, old) if is_place else ""
-        is_out = name == IPTC_CAPTION and _has_iptc(old) and bool(old.get(_OWN))
-        if is_out and not (own or others or overwrite):
+        if name == IPTC_CAPTION and was_in_iptc and not (own or others or overwrite):
             caption = ""  # What a person took out of IPTC alone is not written again.
         elif is_place and caption != words.caption not in texts(old, _OWN):
             done.notes.append(_CUT if caption else _NOT_UTF8)
