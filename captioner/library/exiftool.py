@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from ctypes import CDLL
 from functools import partial
@@ -137,11 +136,8 @@ class Exiftool:
 
 
 def _started() -> "subprocess.Popen[str]":
-    end_with_parent: Callable[[], object] | None = (
-        None  # At the end of its input it waits for more.
-    )
-    if sys.platform == "linux":
-        end_with_parent = partial(CDLL(None).prctl, 1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    # It ends with this process (PR_SET_PDEATHSIG): at the end of its input it waits for more.
+    is_linux = sys.platform == "linux"
     return subprocess.Popen(
         ["exiftool", "-stay_open", "True", "-@", "-"],
         stdin=subprocess.PIPE,
@@ -150,5 +146,5 @@ def _started() -> "subprocess.Popen[str]":
         encoding="utf-8",
         errors="surrogateescape",
         start_new_session=True,  # Ctrl-C is for captioner.
-        preexec_fn=end_with_parent,
+        preexec_fn=partial(CDLL(None).prctl, 1, signal.SIGKILL) if is_linux else None,
     )

@@ -183,6 +183,28 @@ def test_a_text_too_long_for_iptc_is_cut_at_a_letter_and_stays_captioners(
     assert dump(photo) == before
 
 
+def test_iptc_that_is_not_in_utf8_gets_no_letters_that_it_lacks(
+    tmp_path: Path, library: Library
+) -> None:
+    photo = save_noise(tmp_path / "a.jpg")
+    edit(photo, "-IPTC:City=Zürich", "-IPTC:Keywords=Rex")
+    before = dump(photo)
+    words = Words("祖母 am See", ["Bö", "祖母"])
+    note = "IPTC is not in UTF-8 there, lacks letters of the caption, and gets none"
+    assert library.write(str(photo), words).notes == [f"{photo}: {note}"]
+    assert library.write(str(photo), words) == Written({"embed": str(photo)})
+    found = exiftool(photo)
+    assert found["XMP-dc:Description"] == words.caption
+    assert found["XMP-dc:Subject"] == words.keywords
+    assert found["IPTC:City"] == "Zürich"
+    assert found["IPTC:Keywords"] == ["Rex", "Bö"]
+    assert "IPTC:Caption-Abstract" not in found
+    library.write(str(photo), Words("Bö am See"))
+    assert exiftool(photo)["IPTC:Caption-Abstract"] == "Bö am See"
+    library.undo(str(photo))
+    assert dump(photo) == before
+
+
 def test_a_copy_has_no_control_characters(tmp_path: Path) -> None:
     photo = save_noise(tmp_path / "a.jpg")
     edit(photo, "-IPTC:Caption-Abstract=Unser\x01Rex")

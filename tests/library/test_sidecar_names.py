@@ -1,12 +1,14 @@
-"""Which file beside a photo is its sidecar or text, and how they follow a photo."""
+"""Which file beside a photo is its sidecar or text."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from samples import own_packet, save_photo, words_of_person, write_xmp, xmp_packet, xmp_texts
 
-from captioner.library import SHARED, Library, Places, Words, Written
+from captioner.library import Library, Places, Words, Written
+from captioner.library.beside import ENDINGS
 
 MINE = "Market day"
 DESCRIBED = xmp_packet(f"<dc:description>{MINE}</dc:description>")
@@ -64,6 +66,15 @@ def test_a_text_is_found_in_any_case() -> None:
     assert names(".txt") == {"IMG_1.TXT"}
 
 
+def test_a_text_in_another_case_is_another_photos() -> None:
+    os.rename("a.png", "A.png")
+    Path("a.txt").write_text(MINE)
+    if os.path.exists("A.txt"):
+        pytest.skip("the file system ignores case")
+    assert write("A.png").files["text"] == "A.txt"
+    assert Path("a.txt").read_text() == MINE
+
+
 def test_accents_are_compared_as_macos_writes_them() -> None:
     os.rename("a.png", "Gru\u0308n.png")
     Path("gr\u00fcn.XMP").write_bytes(DESCRIBED)
@@ -105,9 +116,10 @@ def test_a_sidecar_may_name_the_photos_own_suffix(tmp_path: Path) -> None:
 
 def test_a_raw_file_never_fails_and_has_the_short_name() -> None:
     Path("a.nef").write_bytes(b"damaged")
-    assert write("a.nef").problems == []
+    with Library(Places("lightroom")) as library:
+        assert library.write("a.nef", CAT).problems == []
+        assert library.write("a.png", CAT).files["xmp"] == "a.png.xmp"
     assert xmp_texts(Path("a.xmp"), "photoshop:SidecarForExtension") == ["NEF"]
-    assert write("a.png").files["xmp"] == "a.png.xmp"
     with Library() as library:
         assert library.undo("a.nef").problems == []
     assert names() == {"a.png.xmp"}
@@ -123,71 +135,41 @@ def test_what_is_no_photo_gets_nothing(name: str) -> None:
     assert write("gone.jpg").problems
 
 
-def test_photos_that_share_a_sidecar_are_named_and_have_none() -> None:
-    for name in ("a.jpg", "b.png"):
+def test_photos_that_would_share_a_file_are_named_and_have_none() -> None:
+    for name in ("a.jpg", "b.png", "b.jpg"):
         save_photo(Path(name))
-    photos = ["a.png", "b.png", "a.jpg", "./b.png"]
-    with Library(Places("lightroom"), photos=photos) as library:
-        assert library.notes == [
-            "1 file not written: it would be of several photos, such as a.xmp of a.png and of "
-            "a.jpg; rename one, or give --xmp-for digikam"
-        ]
-        problems = [library.write(photo, CAT).problems for photo in photos]
-    assert problems == [[SHARED], [], [SHARED], []]
-    assert names() == {"b.xmp"}
+    photos = ["a.png", "a.jpg", "b.png"]
+    with Library(Places("lightroom", text=True), photos=photos) as library:
+        problems = [library.write(photo, CAT).problems for photo in [*photos, "./b.png"]]
+    assert problems[1:] == [
+        [
+            "a.txt would be of a.jpg and of a.png: rename one",
+            "a.xmp would be of a.jpg and of a.png: rename one, or give --xmp-for digikam",
+        ],
+        [],
+        [],
+    ]
+    assert len(problems[0]) == 2
+    assert names(*ENDINGS) == {"b.xmp", "b.txt"}
     Path("a.jpg.xmp").write_bytes(xmp_packet(""))  # Leaves a.xmp to a.png.
-    with Library(Places("lightroom"), photos=photos) as library:
-        assert [library.write(photo, CAT).files["xmp"] for photo in photos[::-1]] == [
-            "b.xmp", "a.jpg.xmp", "b.xmp", "a.xmp"
-        ]  # fmt: skip
-    with Library(Places("darktable"), photos=photos) as library:
-        assert library.notes == []
+    for program, expected in (("lightroom", "a.xmp"), ("darktable", "a.png.xmp")):
+        with Library(Places(program), photos=photos) as library:
+            assert library.write("a.png", CAT).files == {"xmp": expected}
+            assert library.write("a.jpg", CAT).files == {"xmp": "a.jpg.xmp"}
 
 
-def test_sidecars_and_texts_follow_photos_that_swap_or_are_renumbered() -> None:
-    for number in range(1, 5):
-        save_photo(Path(f"{number}.png"), number)
-        Path(f"{number}.xmp").write_bytes(xmp_packet(f"<dc:description>{number}</dc:description>"))
-        Path(f"{number}.txt").write_text(f"{number}")
-    Path("4.xmp").write_bytes(own_packet(CAT))
-    moves = {"1.png": "2.png", "2.png": "1.png", "3.png": "4.png", "a.png": "new/b.png"}
-    Path("a.png.xmp").write_bytes(DESCRIBED)
-    with Library(dry_run=True) as library:
-        assert library.follow(moves) == []
-    assert Path("1.txt").read_text() == "1"
-    with Library() as library:
-        assert library.follow(moves) == [
-            f"4.{kind} is of a photo that is gone; it is 4.{kind}.orphaned now"
-            for kind in ("xmp", "txt")
-        ]
-    found = {name: Path(name).read_text() for name in names(".txt")}
-    assert found == {"1.txt": "2", "2.txt": "1", "4.txt": "3"}
-    assert {name: xmp_texts(Path(name), "dc:description") for name in names()} == {
-        "1.xmp": ["2"], "2.xmp": ["1"], "4.xmp": ["3"]
-    }  # fmt: skip
-    assert Path("new/b.png.xmp").read_bytes() == DESCRIBED
-    assert Path("4.txt.orphaned").read_text() == "4"
-    assert names(".moving") == set()
-
-
-def test_a_killed_following_goes_on() -> None:
-    for name in "bc":
-        Path(f"{name}.txt").write_text(name)
-    os.rename("b.txt", "b.txt.moving")  # A kill before either had its place,
-    with Library() as library:
-        library.follow({"b.png": "c.png", "c.png": "b.png"})
-        assert (Path("b.txt").read_text(), Path("c.txt").read_text()) == ("c", "b")
-        os.rename("c.txt", "b.txt.moving")  # and before the second.
-        library.follow({"b.png": "c.png", "c.png": "b.png"})
-    assert (Path("b.txt").read_text(), Path("c.txt").read_text()) == ("c", "b")
-
-
-def test_a_sidecar_of_two_photos_does_not_follow_one() -> None:
+def test_a_sidecar_of_another_photo_of_the_name_is_left_alone() -> None:
     save_photo(Path("a.jpg"))
-    Path("a.xmp").write_bytes(DESCRIBED)
-    with Library() as library:
-        assert library.follow({"a.png": "b.png"}) == []
-    assert names() == {"a.xmp"}
+    first, second = (replace(CAT, photo_digest=digest) for digest in "12")
+    assert write("a.jpg", words=first).problems == []
+    before = Path("a.xmp").read_bytes()
+    (problem,) = write("a.png", words=second).problems
+    assert problem.startswith("a.xmp would be of a.png and of a.jpg: rename one")
+    assert Path("a.xmp").read_bytes() == before
+    os.unlink("a.jpg")
+    assert write("a.png", words=second).problems == []  # It is the photo, edited or in its place.
+    assert xmp_texts(Path("a.xmp"), "captioner:photo_digest") == ["2"]
+    assert xmp_texts(before, "captioner:photo_digest") == ["1"]
 
 
 def test_captioners_own_sidecar_of_a_photo_that_is_gone_is_removed() -> None:

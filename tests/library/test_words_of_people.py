@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write(words: Words, *own_texts: str, photo: str = "a.png", **options: Any) -> Written:
     with Library(**{"places": BESIDE, **options}) as library:
-        return library.write(photo, words, own_texts)
+        return library.write(photo, replace(words, own_texts=own_texts))
 
 
 def said(by: str) -> list[str]:
@@ -124,6 +125,7 @@ def test_a_persons_caption_from_a_table_gives_way_to_no_machines() -> None:
         ("sks style, a dog", ["sks style, a dog"], None, True),
         ("sks style, a dog", [], "ohwx style, a cat", True),
         ("sks style, a cat", [], "ohwx style, a cat", True),  # Another trigger word.
+        ("Ohwx style, a cat", [], "ohwx style, a cat", False),  # A person wrote it so.
         ("sks style, a boat", [], "ohwx style, a cat", False),
         ("sks style, a boat", ["a boat"], "ohwx style, a cat", True),
         ("Rex, a cat", [], None, False),
@@ -193,11 +195,12 @@ def test_without_exiftool_hidden_words_cost_the_caption() -> None:
     save_photo(Path("a.gif")).write_bytes(
         save_photo(Path("a.gif")).read_bytes()[:-1] + b"!\xff\x0bXMP DataXMP" + OWN + b"\0;"
     )
+    os.unlink("a.png")
     done = write(CAT, photo="a.gif")
     assert done.notes == ["a.gif gets keywords alone: words in GIF need exiftool"]
     assert xmp_texts(Path("a.xmp"), "dc:description") == []
     assert Path("a.txt").read_text() == "a cat\n"
-    assert write(CAT).notes == []
+    assert write(CAT, photo=f"{save_photo(Path('b.png'))}").notes == []
 
 
 def test_temporary_files_of_killed_runs_are_removed() -> None:
@@ -205,10 +208,9 @@ def test_temporary_files_of_killed_runs_are_removed() -> None:
     for path in (old, new):
         path.touch()
     os.utime(old, (1, 1))
-    with Library(photos=["a.png"], dry_run=True):
-        assert old.exists()
-    with Library(photos=["a.png"]):
-        pass
+    write(CAT, dry_run=True)
+    assert old.exists()
+    write(CAT)
     assert (old.exists(), new.exists()) == (False, True)  # The new one may be being written.
 
 
