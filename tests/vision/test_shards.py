@@ -16,8 +16,9 @@ from refusals import refuses
 from samples import Patch, photo_bytes, write_parquet, write_tar
 
 from captioner.vision import shards
+from captioner.vision.finding import find_photos
 from captioner.vision.images import load_image
-from captioner.vision.shards import ShardMember, find_photos, numbered, read_shards
+from captioner.vision.shards import ShardMember, numbered, read_shards
 
 
 def photos_of(pattern: Path) -> dict[str, Any]:
