@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -77,28 +75,6 @@ def in_background(
         pool.shutdown(cancel_futures=True)
         if torch:
             torch.set_num_threads(threads)  # It also counts for threads to come.
-
-
-class Budget:
-    """A sum of bytes that threads share."""
-
-    def __init__(self, total: int) -> None:
-        self._total = self._free = total
-        self._returned = threading.Condition()
-
-    @contextmanager
-    def hold(self, count: int) -> Iterator[None]:
-        """Wait until so many are free, or all, and hold them during the block."""
-        count = min(count, self._total)
-        with self._returned:
-            self._returned.wait_for(lambda: self._free >= count)
-            self._free -= count
-        try:
-            yield
-        finally:
-            with self._returned:
-                self._free += count
-                self._returned.notify_all()
 
 
 @dataclass(frozen=True)

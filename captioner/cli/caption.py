@@ -106,8 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     from captioner.outputs.outputs import opened_outputs
     from captioner.progress import counted_by, progress_bar
+    from captioner.vision.finding import find_photos
     from captioner.vision.images import ignore
-    from captioner.vision.shards import find_photos
 
     options, source = output_options(arguments), caption_source(arguments)
     photos, failures = find_photos(paths, note=ignore if options.quiet else report)

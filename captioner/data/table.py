@@ -30,7 +30,8 @@ from captioner.files import (
 from captioner.library import Description, Library
 from captioner.tables import cell_text
 from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, local_path, photo_files
-from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
+from captioner.vision.parquet import PATH_COLUMNS
+from captioner.vision.shards import SHARD_SUFFIXES, ShardMember, read_shards
 
 KNOWN = (  # Captions that are recognised by their content.
     "a folder of photos, shards (.tar, .parquet), CSV or TSV with a header, JSON lines, JSON with "

@@ -44,7 +44,7 @@ from captioner.outcomes import Failed
 from captioner.progress import counted_by, progress_bar
 from captioner.tables import Row, figures_table, text_table
 from captioner.text.tokenizer import tokenize
-from captioner.vision.shards import PATH_COLUMNS
+from captioner.vision.parquet import PATH_COLUMNS
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
     from captioner.caption.caption import Caption

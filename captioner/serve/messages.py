@@ -25,8 +25,8 @@ from captioner.files import JsonObject
 from captioner.outputs.record import CaptionFields
 from captioner.render.page import jpeg_address
 from captioner.serve import Limits
-from captioner.vision.formats import DIGEST
 from captioner.vision.images import original_size
+from captioner.vision.pixels import DIGEST
 
 _NAME = r"^[^\x00-\x1f\x7f]*$"  # Without control characters.
 _TEXT = r"^[^\x00-\x08\x0e-\x1f\x7f]*$"  # The same, but for white space.

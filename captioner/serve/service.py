@@ -24,8 +24,8 @@ from captioner.translate.translated_captions import avoiding, translate_captions
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 from captioner.vision.decoding_process import DecodingPool
-from captioner.vision.formats import DIGEST
 from captioner.vision.images import ignore, original_size
+from captioner.vision.pixels import DIGEST
 
 _DECODERS = 2  # Photos decoded at a time, which bounds the memory of decoding.
 _LONGEST_SIDE = 1000  # Pixels of a photo to be drawn on.
@@ -137,13 +137,14 @@ class Service:
     def prepare(self, file: BinaryIO, name: str, drawn: bool) -> Prepared:
         """Decode a file in memory, in another process. drawn: with up to 1000 pixels a side."""
         preprocessing = self.captioner.preprocessing
-        load = partial(self._decoders.load, file, name, maximum_pixels=self.limits.pixels)
-        photo = load(sufficient_side=preprocessing.sufficient_side)
-        pixels = preprocessing.pixels(photo)
+        file.seek(0)
+        load = partial(self._decoders.load, file.read(), name, maximum_pixels=self.limits.pixels)
+        photo = load(sufficient_side=preprocessing.sufficient_side, has_digest=True)
+        digest, pixels = photo.info[DIGEST], preprocessing.pixels(photo)
         if drawn and photo.size != original_size(photo):
             photo = load(sufficient_side=_LONGEST_SIDE, thumbnail=_LONGEST_SIDE)
         photo.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
-        photo.info[DIGEST] = self._decoders.digest(file, name, self.limits.pixels)
+        photo.info[DIGEST] = digest
         return Prepared(name, photo, preprocessing.region(*original_size(photo)), pixels)
 
     def _caption(self, photos: list[Prepared], search: SearchOptions, language: str) -> list[Any]:

@@ -12,21 +12,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import cache, partial
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from PIL import Image
 
 from captioner.errors import UserError
 from captioner.files import JsonObject
 from captioner.memory_limits import allowed_cores
-from captioner.vision.formats import content_digest, load_here, original_size
-from captioner.vision.pixels import BUDGET, HELD, ORIGINAL_SIZE
+from captioner.vision.formats import HELD, load_here
 
-MEMORY = HELD + 100_000_000  # Bytes that a process may allocate, where the system can limit it.
+MEMORY = HELD + 200_000_000  # Bytes that a process may allocate, where the system can limit it.
 SECONDS = 20.0  # Default limit for a photo.
 _START = 2.0  # Least limit for the start of a process, which imports.
 _PROGRAM = (
@@ -51,41 +49,29 @@ class DecodingPool:
             self._idle.put(decoder)
 
     def load(
-        self, source: BinaryIO | str, name: str, seconds: float | None = None, **options: int | None
+        self, content: bytes, name: str, seconds: float | None = None, **options: int | None
     ) -> Image.Image:
-        """Load a photo as `load_image` does, in the next idle process.
+        """Load a photo's file in the next idle process. seconds: in place of the pool's.
 
-        source: a file that is read from its beginning, or a path. seconds: in place of the pool's.
-        thumbnail: the longest side, an option beside those of `load_image`.
+        options: of `load_here`; thumbnail: the longest side.
         """
-        answer, pixels = self._ask(source, {"name": name, **options}, seconds or self.seconds)
-        photo = Image.frombytes("RGB", tuple(answer["size"]), pixels)
-        photo.info[ORIGINAL_SIZE] = tuple(answer["original_size"])
-        return photo
-
-    def digest(self, source: BinaryIO, name: str, maximum_pixels: int) -> str:
-        """`content_digest` of a photo's file; "" if it cannot be read."""
-        options = {"name": name, "maximum_pixels": maximum_pixels, "digest": True}
-        with suppress(UserError):
-            answer, _ = self._ask(source, options, self.seconds)
-            return str(answer["digest"])
-        return ""
-
-    def _ask(self, source: BinaryIO | str, options: Message, seconds: float) -> Answer:
+        seconds = seconds or self.seconds
+        request = {"name": name, "bytes": len(content), "seconds": seconds, "options": options}
         decoder = self._idle.get()
         try:
-            answer, pixels = decoder.ask(source, options, seconds)
-        except (OSError, ValueError) as error:
-            reason = "crashed"
-            if isinstance(error, TimeoutError):
-                reason = f"took more than {seconds:g} s, the limit (--decoding-seconds)"
-            name = options["name"]
-            raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
+            answer, pixels = decoder.ask(request, content)
+        except TimeoutError:
+            limit = f"the decoder took more than {seconds:g} s, the limit (--decoding-seconds)"
+            raise UserError(f"{name} cannot be decoded: {limit}") from None
+        except (OSError, ValueError):
+            raise UserError(f"{name} cannot be decoded: the decoder crashed") from None
         finally:
             self._idle.put(decoder)
         if "error" in answer:
             raise UserError(answer["error"])
-        return answer, pixels
+        photo = Image.frombytes("RGB", tuple(answer["size"]), pixels)
+        photo.info = answer["info"]
+        return photo
 
     def close(self) -> None:
         """End the processes, once they are idle."""
@@ -104,23 +90,14 @@ class _Decoder:
 
     _process: Any = None  # A `Popen`.
 
-    def ask(self, source: BinaryIO | str, options: Message, seconds: float) -> Answer:
+    def ask(self, request: Message, content: bytes) -> Answer:
         """The answer and the pixels. Raises `TimeoutError`, and other errors after a crash."""
-        content = b""
-        if not isinstance(source, str):
-            source.seek(0)
-            content = source.read()
-        path = source if isinstance(source, str) else None
+        seconds = request["seconds"]
         try:
             if self._process is None or self._process.poll() is not None:
                 self._start()
                 self._exchange({}, b"", max(seconds, _START))
-            request = {"options": options, "path": path, "bytes": len(content)}
-            answer, pixels = self._exchange(request, content, seconds)
-            if "held" not in answer:
-                return answer, pixels
-            with BUDGET.hold(answer["held"]):
-                return self._exchange({}, b"", seconds)
+            return self._exchange(request, content, seconds)
         except BaseException:
             self.close()
             raise
@@ -131,7 +108,7 @@ class _Decoder:
             [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,  # Not read: see `_end_with_reader`.
+            stderr=subprocess.DEVNULL,  # Decoders print about damaged files.
             env={**os.environ, **_ALLOCATION},
         )
 
@@ -174,65 +151,31 @@ def _send(stream: IO[bytes], message: Message, content: bytes = b"") -> None:
 def answer_requests() -> None:
     """Answer in JSON and pixels until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C leaves it to finish.
-    _end_with_reader(os.dup(2))
     answers = os.fdopen(os.dup(1), "wb")
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)  # Decoders print about damaged files.
-    requests = queue.SimpleQueue[Message]()
-    threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
+    os.dup2(2, 1)
     limit_memory()
-    requests.get()
+    sys.stdin.buffer.readline()
     _send(answers, {})
-
-    @contextmanager
-    def permit(held: int) -> Iterator[None]:
-        _send(answers, {"held": held})
-        requests.get()
-        yield
-
-    while True:
-        request = requests.get()
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        content = sys.stdin.buffer.read(request["bytes"])
+        _end_after(2 + request["seconds"])
         options = request["options"]
         longest = options.pop("thumbnail", None)
-        is_digest = options.pop("digest", False)
-        load = partial(load_here, hold=permit, **options)
-        if is_digest:
-            digest = content_digest(request["content"], options["name"], load)
-            _send(answers, {"digest": digest})
-            continue
         try:
-            photo = load(source=request["path"] or request["content"])
+            photo = load_here(content, request["name"], **options)
+            if longest is not None:
+                photo.thumbnail((longest, longest))
+            _send(answers, {"size": photo.size, "info": photo.info}, photo.tobytes())
         except UserError as error:
             _send(answers, {"error": str(error)})
-            continue
-        if longest is not None:
-            photo.thumbnail((longest, longest))
-        sizes = {"size": photo.size, "original_size": original_size(photo)}
-        _send(answers, sizes, photo.tobytes())
+        _end_after(0)
 
 
-def _read_requests(requests: queue.SimpleQueue[Message]) -> None:
-    """Queue requests; end this process, also while it decodes, with its input: its parent's."""
-    try:
-        for line in sys.stdin.buffer:
-            request = json.loads(line)
-            request["content"] = sys.stdin.buffer.read(request.get("bytes", 0))
-            requests.put(request)
-    finally:
-        os._exit(0)
-
-
-def _end_with_reader(pipe: int) -> None:
-    """Have the system end this process with the reader of a pipe, which is not written to.
-
-    Linux only. The decoder of JPEG 2000 lets no other thread run, so none notices the end.
-    """
-    with suppress(ImportError, AttributeError, OSError):
-        import fcntl
-
-        fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_WRONLY | os.O_ASYNC)  # SIGIO, which kills.
+def _end_after(seconds: float) -> None:
+    """Have the system end this process, whose parent may be gone; 0: not. Not on Windows."""
+    with suppress(AttributeError, OverflowError):
+        signal.alarm(int(seconds))
 
 
 def limit_memory() -> None:

@@ -157,15 +157,8 @@ class _Convolution(nn.Conv2d):
         dilation: int = 1,
         groups: int = 1,
     ) -> None:
-        super().__init__(
-            channels_in,
-            channels,
-            kernel_size,
-            stride=stride,
-            padding=dilation * (kernel_size // 2) if stride == 1 else 0,
-            dilation=dilation,
-            groups=groups,
-        )
+        padding = dilation * (kernel_size // 2) if stride == 1 else 0
+        super().__init__(channels_in, channels, kernel_size, stride, padding, dilation, groups)
         if not self.weight.is_meta:
             nn.init.kaiming_normal_(self.weight, nonlinearity="linear")
             assert self.bias is not None

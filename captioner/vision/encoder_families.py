@@ -1,6 +1,7 @@
 """The families of encoders, those of timm and torchvision among them, and building one."""
 
 import copy
+import logging
 import math
 import os
 from abc import abstractmethod
@@ -128,6 +129,7 @@ class TimmEncoder(NetworkEncoder):
         """Timm's, downloaded on first use."""
         advice = "run this once with a network, or give a file of weights with timm's names"
         with refuse_errors(f"the weights of {self.config.name} could not be downloaded", advice):
+            logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # It tells each retry.
             return dict(self._create(pretrained=True).state_dict())
 
     def _create(self, pretrained: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Opens, decodes and knows photos of untrusted files: the formats that are read or refused."""
+"""Opens photos of untrusted files: what is read, and what is refused and why."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import io
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.TiffImagePlugin import SAMPLEFORMAT
 
 from captioner.arrays import Array, Values
 from captioner.errors import UserError, reason_of, refuse_missing
-from captioner.vision.pixels import BUDGET, DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
+from captioner.vision.pixels import DIGEST, ORIGINAL_SIZE, upright_rgb
 from captioner.vision.raw import is_raw
 
 if TYPE_CHECKING:
@@ -41,11 +42,15 @@ A grey array or tensor is (H, W)."""
 
 MAXIMUM_PIXELS = 250_000_000
 """Default limit on width times height; telephones take up to 200 million."""
+LARGEST_FILE = 2**29  # Bytes.
+HELD = 600_000_000  # Most bytes of memory for decoding a photo.
+LONGEST_SIDE = 30_000  # pixels
+LONGEST_SHAPE = 100  # Longer side over shorter.
 
-IS_ADDRESS = "is an address; photos are not fetched, only read"
 # Not all of Pillow's: EPS starts other programs, TGA has no signature.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF", "JPEG2000", "DIB", "PCX")
 
+IS_ADDRESS = "is an address; photos are not fetched, only read"
 _REFUSED = {
     rb"\Z": "is empty",
     # gzip, compress, bzip2, xz, Zstandard, lz4, lzip, ZIP, 7-Zip and RAR.
@@ -57,17 +62,19 @@ _REFUSED = {
         "PPM or PCX), or is damaged"
     ),
 }
-"""By the first bytes of what Pillow does not know; `check_size` has what is too large."""
+"""By the first bytes of what Pillow does not know; `_refuse` has the others."""
 
-DIGEST = "digest"
-"""In `Image.info`: `content_digest` of the photo's file."""
+_NOT_READ = "which is not read: save it as PNG or JPEG"
 
+_LIGHT = 100_000_000  # Bytes, and a quarter of the pixels of all scans, decoded in this process.
+# Slow decoders, and how many times the bytes of the photo each takes.
+_BUFFERS = {"WEBP": 4, "AVIF": 3, "HEIF": 3, "JPEG2000": 5}
+# Bytes of a pixel by mode; of greys that are scaled to 8 bits, also of their copies.
+_PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 8, "I": 16, "F": 16}
+_SCAN = b"\xff\xda"  # Begins a scan of a JPEG: SOS (ITU-T T.81, B.2.3).
 _XMP = re.compile(rb"(?s)<\?xpacket .*?\?>\s*|<x:xmpmeta.*?</x:xmpmeta>\s*")
 
 _PILLOWS_LIMIT = threading.Lock()
-
-Hold = Callable[[int], AbstractContextManager[None]]
-"""Waits until so many bytes may be held, and holds them."""
 
 
 def load_here(
@@ -75,32 +82,35 @@ def load_here(
     name: str,
     maximum_pixels: int = MAXIMUM_PIXELS,
     sufficient_side: int | None = None,
-    hold: Hold = BUDGET.hold,
-    elsewhere: Callable[..., Image.Image] | None = None,
+    has_digest: bool = False,
+    elsewhere: Callable[[bytes], Image.Image] | None = None,
 ) -> Image.Image:
-    """Load a photo as `load_image` does. elsewhere: loads files that are large or slow."""
+    """Load a photo as `load_image` does. elsewhere: loads files that are large or slow.
+
+    has_digest: of a file, with `DIGEST` in `Image.info`.
+    """
     try:
         if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
             source = _image_of_array(source, name)
         if isinstance(source, Image.Image):
-            check_size(source, name, maximum_pixels)
-            return decode(source, source.size)
-        with _binary_file(source, name) as file:
-            image = _identify(file, name, maximum_pixels)
-            size = image.size
-            held = check_size(image, name, maximum_pixels, sufficient_side)
-            if elsewhere and is_heavy(image, file, held, size):
-                is_path = isinstance(source, (str, os.PathLike))
-                content = os.path.abspath(photo_name(source)) if is_path else file
-                options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
-                return elsewhere(content, name, **options)
-            with hold(held + file.seek(0, os.SEEK_END)):
-                if image.format == "PNG":
-                    image.verify()  # Decoding does not check sums: lost pixels would be black.
-                    image = _identify(file, name, maximum_pixels)
-                if image.format == "JPEG2000":
-                    _check_depth(image, file, name)
-                return decode(image, size, sufficient_side)
+            _refuse(source, name, source.size, maximum_pixels)
+            return upright_rgb(source, source.size)
+        content = _content(source, name)
+        image = _identify(io.BytesIO(content), name, maximum_pixels)
+        size = image.size
+        if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
+            image.draft(None, (sufficient_side, sufficient_side))  # JPEG is decoded to fewer.
+        held = _held(image, size)
+        _refuse(image, name, size, maximum_pixels, held, content)
+        if elsewhere and _is_heavy(image, content, held, size):
+            return elsewhere(content)
+        if image.format == "PNG":
+            image.verify()  # Decoding does not check sums: lost pixels would be black.
+            image = _identify(io.BytesIO(content), name, maximum_pixels)
+        photo = upright_rgb(image, size, sufficient_side, has_digest)
+        if has_digest:
+            photo.info[DIGEST] = coded_digest(content, name) or photo.info[DIGEST]
+        return photo
     except UserError:
         raise
     except MemoryError:
@@ -110,34 +120,86 @@ def load_here(
         raise UserError(f"cannot read {name}: {reason}") from None
 
 
+def _held(image: Image.Image, size: tuple[int, int]) -> int:
+    """Bytes that decoding takes. size: in the file; the image's own may be scaled."""
+    depth = _PIXEL_BYTES.get(image.mode, 4) * _BUFFERS.get(image.format or "", 1)
+    # Of a progressive JPEG all coefficients are held, of 2 bytes, most at half the resolution.
+    coefficients = 3 * size[0] * size[1] if image.info.get("progressive") else 0
+    return image.width * image.height * depth + coefficients
+
+
+def _refuse(
+    image: Image.Image,
+    name: str,
+    size: tuple[int, int],
+    maximum_pixels: int,
+    held: int = 0,
+    content: bytes = b"",
+) -> None:
+    """Refuse what Pillow knows but is not decoded. size: in the file; the image may be scaled."""
+    width, height = size
+    longer, shorter = max(image.size), min(image.size)
+    tags = getattr(image, "tag_v2", {})
+    # ISO/IEC 15444-1, A.5.1, SIZ: the number of channels, and the bits of each.
+    head = content.partition(b"\xff\x4f\xff\x51")[2] if image.format == "JPEG2000" else b""
+    count = int.from_bytes(head[36:38], "big")
+    has_bytes = head[38 : 38 + 3 * count : 3] == bytes([7]) * count
+    is_signed = image.mode == "I" or tags.get(SAMPLEFORMAT) == (2,)
+    pixels = f"{width} x {height} is {width * height:,} pixels, the limit is {maximum_pixels:,}"
+    sides = f"{LONGEST_SIDE:,} pixels, and {LONGEST_SHAPE} times the shorter side"
+    memory = f"{held / 1e6:,.0f} MB to decode, and the limit is {HELD / 1e6:,.0f} MB"
+    faults = {
+        "has no pixels": shorter == 0,
+        f"is too large: {pixels}": width * height > maximum_pixels,
+        f"is too long: it is {width} x {height}, and the limit is {sides}": (
+            longer > min(LONGEST_SIDE, LONGEST_SHAPE * shorter)
+        ),
+        f"is too large: its {width} x {height} take {memory}": held > HELD,
+        # Pillow reads some of them with the other sign.
+        f"is TIFF of signed or 32-bit integers, {_NOT_READ}": tags and is_signed,
+        # Pillow rounds 16 bits to (value + 128) >> 8 in 8 bits: 65,408 becomes black.
+        f"is JPEG 2000 of other than 8 bits a colour, {_NOT_READ}": not has_bytes,
+    }
+    for fault, is_refused in faults.items():
+        if is_refused:
+            raise UserError(f"{name} {fault}")
+
+
+def _is_heavy(image: Image.Image, content: bytes, held: int, size: tuple[int, int]) -> bool:
+    """Whether decoding may take much memory or time."""
+    if held > _LIGHT or image.format in _BUFFERS:
+        return True
+    if image.format == "TIFF":
+        return image.info.get("compression") != "raw"
+    if image.format not in ("JPEG", "MPO"):
+        return False
+    scans = content.count(_SCAN)  # The decoder decodes every one.
+    return len(content) > _LIGHT or scans * size[0] * size[1] > 4 * _LIGHT
+
+
 def original_size(photo: Image.Image) -> tuple[int, int]:
     """Width and height in its file of a photo from `load_image`, also after Pillow's `reduce`."""
-    size: tuple[int, int] = photo.info.get(ORIGINAL_SIZE, photo.size)
-    return size
+    width, height = photo.info.get(ORIGINAL_SIZE, photo.size)
+    return width, height
 
 
-def content_digest(content: bytes, name: str, load: Callable[[bytes], Image.Image]) -> str:
+def coded_digest(content: bytes, name: str) -> str:
     """SHA-256 of a photo without its metadata, which `--embed` does not change.
 
     Of JPEG, the coded pixels and the orientation count; of raw files all; of HEIC and AVIF these
-    and the Exif; of other formats, the pixels that `load` decodes. "" of what cannot be read.
+    and the Exif. "" of other formats, of which the decoded pixels count: `upright_rgb`.
     """
-    head = ""
     with suppress(Exception):  # Damaged files raise many types.
         if content.startswith(b"\xff\xd8"):
             file = io.BytesIO(content)
             jpeg = JpegImageFile(file)  # It reads up to the pixels.
             head = f"{jpeg.quantization} {jpeg.getexif().get(ExifTags.Base.Orientation, 1)}"
-            content = file.read()
-        elif content[4:8] == b"ftyp":
+            return hashlib.sha256(head.encode() + file.read()).hexdigest()
+        if content[4:8] == b"ftyp":
             start = content.index(b"mdat")
             head = b"".join(re.findall(rb"(?s)irot.|imir.", content[:start])).hex()  # Orientation.
-            content = _XMP.sub(b"", content[start:])
-        elif not is_raw(name):
-            image = load(content)
-            head, content = f"{image.size}", image.tobytes()
-        return hashlib.sha256(head.encode() + content).hexdigest()
-    return ""
+            return hashlib.sha256(head.encode() + _XMP.sub(b"", content[start:])).hexdigest()
+    return hashlib.sha256(content).hexdigest() if is_raw(name) else ""
 
 
 def photo_name(source: object, unnamed: str = "the image") -> str:
@@ -149,11 +211,11 @@ def photo_name(source: object, unnamed: str = "the image") -> str:
     return os.fsdecode(name) if isinstance(name, (str, os.PathLike)) else unnamed
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
-    """A photo whose header has been read."""
-    with _binary_file(path, str(path)) as file:
-        yield _identify(file, str(path), MAXIMUM_PIXELS)
+def begins_as_photo(path: Path) -> bool:
+    """Whether a file has the header of a photo that is read."""
+    with suppress(UserError, OSError), path.open("rb") as file:
+        return bool(_identify(file, str(path), MAXIMUM_PIXELS))
+    return False
 
 
 def _image_of_array(array: Values, name: str) -> Image.Image:
@@ -176,20 +238,28 @@ def _image_of_array(array: Values, name: str) -> Image.Image:
     return Image.fromarray(values)
 
 
-def _binary_file(source: Any, name: str) -> BinaryIO:
+def _content(source: Any, name: str) -> bytes:
+    """The photo's file, whole: a decoder needs all of it."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
     if isinstance(source, (str, os.PathLike)):
         if not os.path.isfile(source):
             reason = "is not a file" if os.path.exists(source) else "does not exist"
             raise UserError(f"{name} {IS_ADDRESS if '://' in name else reason}")
-        return open(source, "rb")
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return io.BytesIO(source)
+        check_file_size(os.path.getsize(source), name)
+        return Path(source).read_bytes()
     if not hasattr(source, "read"):
         known = "a path, bytes, a binary file, a Pillow image, an array or a tensor"
         raise UserError(f"{name} is of the type {type(source).__name__}, not {known}")
     with suppress(AttributeError, OSError):  # A pipe.
         source.seek(0)
-    return io.BytesIO(source.read())
+    return source.read()  # type: ignore[no-any-return]
+
+
+def check_file_size(size: int, name: str) -> None:
+    """Refuse a photo's file of too many bytes."""
+    if size > LARGEST_FILE:
+        raise UserError(f"{name} is too large: {size:,} bytes, the limit is {LARGEST_FILE:,}")
 
 
 def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> ImageFile.ImageFile:
@@ -211,23 +281,6 @@ def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> ImageFile.Image
         return _open(file, ("HEIF",), maximum_pixels)
     except UnidentifiedImageError:
         raise UserError(f"{name} is a damaged HEIC photo") from None
-
-
-def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
-    """Note the bits of each channel of JPEG 2000; refuse colour of more than 8.
-
-    Pillow rounds colours of 16 bits to (value + 128) >> 8 in 8 bits: 65,408 becomes black.
-    """
-    place = file.tell()
-    file.seek(0)
-    _, start, head = file.read(1 << 20).partition(b"\xff\x4f\xff\x51")  # The codestream's.
-    file.seek(place)
-    count = int.from_bytes(head[36:38], "big")  # ISO/IEC 15444-1, A.5.1: SIZ.
-    depths = [(depth & 127) + 1 for depth in head[38 : 38 + 3 * count : 3]]
-    if start and max(depths, default=0) > 8 and image.mode[0] != "I":
-        fault = "is JPEG 2000 of more than 8 bits a colour, which is not read"
-        raise UserError(f"{name} {fault}: save it as PNG, TIFF or JPEG")
-    image.info[DEPTHS] = depths
 
 
 def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> ImageFile.ImageFile:

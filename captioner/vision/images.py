@@ -7,10 +7,9 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
-from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 from urllib.parse import unquote
 
 from PIL import Image
@@ -21,8 +20,7 @@ from captioner.vision.decoding_process import shared_pool
 from captioner.vision.formats import IS_ADDRESS as IS_ADDRESS
 from captioner.vision.formats import MAXIMUM_PIXELS as MAXIMUM_PIXELS
 from captioner.vision.formats import ImageSource as ImageSource
-from captioner.vision.formats import load_here
-from captioner.vision.formats import opened as opened
+from captioner.vision.formats import begins_as_photo, load_here
 from captioner.vision.formats import original_size as original_size
 from captioner.vision.formats import photo_name as photo_name
 from captioner.vision.raw import is_raw, raw_preview
@@ -69,14 +67,19 @@ def load_image(
     shown_name = photo_name(source) if name is None else name
     if isinstance(source, (str, os.PathLike)) and is_raw(source) and os.path.isfile(source):
         source = raw_preview(os.fspath(source), shown_name)
-    elsewhere = partial(_in_process, decoding_seconds)
-    return load_here(source, shown_name, maximum_pixels, sufficient_side, elsewhere=elsewhere)
+    options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
+    return load_photo(source, shown_name, decoding_seconds, **options)
 
 
-def _in_process(
-    seconds: float | None, source: BinaryIO | str, name: str, **options: int | None
+def load_photo(
+    source: ImageSource, name: str, seconds: float | None = None, **options: Any
 ) -> Image.Image:
-    return shared_pool(os.getpid()).load(source, name, seconds, **options)
+    """Load a photo, in another process if it is large or slow. options: of `load_here`."""
+
+    def elsewhere(content: bytes) -> Image.Image:
+        return shared_pool(os.getpid()).load(content, name, seconds, **options)
+
+    return load_here(source, name, **options, elsewhere=elsewhere)
 
 
 def refuse(sentence: str) -> None:
@@ -151,9 +154,8 @@ def _photos_below(folder: Path, report: Report, note: Report, taken: Set[str]) -
                 images.append(path)
             elif suffix in _LEFT_OUT:
                 left_out[_LEFT_OUT[suffix]] += 1
-            elif not suffix:
-                with suppress(UserError, OSError), opened(path):  # It begins as a photo does.
-                    images.append(path)
+            elif not suffix and begins_as_photo(path):
+                images.append(path)
     for error in errors:
         report(f"cannot read folder {error.filename}: {error.strerror or error}")
     listed = ", ".join(counted(count, kind) for kind, count in sorted(left_out.items()))

@@ -12,8 +12,8 @@ from captioner.caption import captioner as photos
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import caption_photos
 from captioner.outcomes import Failed
+from captioner.vision.finding import find_photos
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.shards import find_photos
 
 
 @pytest.fixture
