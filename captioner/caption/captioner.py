@@ -181,12 +181,15 @@ class Captioner:
         return captions
 
     def _caption(self, given: Sentence) -> Caption:
+        attention = given.attention  # (T, L), or (T, rows, columns) of this photo's own maps
+        if attention.ndim == 2:
+            attention = attention.reshape(-1, *self.map_shape)
         return Caption(
             text=sentence(given.words) if given.text is None else given.text,
             words=tuple(given.words),
             log_probability=sum(given.log_probabilities),
             word_log_probabilities=tuple(given.log_probabilities[: len(given.words)]),
-            attention=given.attention.reshape(-1, *self.map_shape),
+            attention=attention,
             score=given.score,
         )
 
