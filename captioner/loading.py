@@ -145,7 +145,7 @@ def open_backend(
     if engine not in get_args(EngineName):
         raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(EngineName))}")
     if kind == "captioner" and (name := folder.backend):
-        if engine != "auto":
+        if engine != "auto" and (engine, name) != ("torch", TRANSFORMERS):
             raise UserError(f"{folder.path} has one engine, {name!r}, and no {engine!r}")
         return _open_other(folder, name, str(device), precision)
     folder.check_kind(kind)

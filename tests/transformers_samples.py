@@ -32,6 +32,8 @@ def _bytes(*added: str, **named: Any) -> Any:
     letters = sorted(ByteLevel.alphabet())
     texts = ["<s>", "<pad>", "</s>", "<image>", *added, *letters]
     vocabulary = {text: place for place, text in enumerate(texts)}
+    if added:
+        named["extra_special_tokens"] = ["<image>", *added]
     named |= {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
     return GPT2Tokenizer(vocab=vocabulary, merges=[], unk_token="<pad>", **named)
 
@@ -95,7 +97,7 @@ TILES = {"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 32}}
 
 
 def _vision_language(family: str) -> tuple[Any, Any]:
-    """A vision-language model and its processor; maps of 2x2, Qwen's of the photo's shape, or 4x4."""
+    """A vision-language model and its processor."""
     import transformers as tf
 
     if family == "qwen2_5_vl":

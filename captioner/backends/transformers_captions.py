@@ -24,7 +24,7 @@ from captioner.arrays import Array, Generator
 from captioner.backends.protocol import Sentence
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, refuse_errors
-from captioner.vision.images import ImageSource, load_image
+from captioner.vision.images import ImageSource, load_image, photo_name
 
 OURS = ("block_ngrams", "repeat_distance", "truth_weight", "cautious", "without", "begin")
 """Options of our search that `generate` lacks."""
@@ -44,11 +44,18 @@ class ProcessorPixels:
     def load(
         self, source: ImageSource, name: str | None = None, seconds: float | None = None
     ) -> Image.Image:
-        """Load a photo as `load_image` does, whole."""
-        return load_image(source, name=name, decoding_seconds=seconds)
+        """Load a photo as `load_image` does, whole, and keep its name."""
+        image = load_image(source, name=name, decoding_seconds=seconds)
+        image.info["name"] = name or photo_name(source)
+        return image
 
     def pixels(self, image: Image.Image) -> Array:
         """The photo as (3, height, width), float32, normalised."""
+        name = image.info.get("name", "the photo")
+        with refuse_errors(f"{name} cannot be prepared by the model's processor"):
+            return self.prepared(image)
+
+    def prepared(self, image: Image.Image) -> Array:
         return self.processor(image, return_tensors="pt").pixel_values[0].numpy()  # type: ignore[no-any-return]
 
     @property
@@ -142,11 +149,11 @@ class TransformersCaptions:
         """The new tokens of `generate`, of each photo `num_return_sequences` rows."""
         raise NotImplementedError
 
-    def force(self, annotations: Any, tokens: Tensor) -> tuple[Tensor, Sequence[Tensor], Any]:
+    def force(self, annotations: Any, tokens: Tensor) -> tuple[Tensor, Sequence[Tensor], Tensor]:
         """Feed tokens (B, T) behind what starts a caption.
 
         Gives logits (B, ..., V) whose last T + 1 predict them and the end, the attention (B, heads,
-        ..., M) of each layer, and which of M are the photo's places, as an index.
+        ..., M) of each layer, and which of M are the places of a map, (rows, columns).
         """
         raise NotImplementedError
 
@@ -245,7 +252,7 @@ class TransformersCaptions:
 
         def at_places(weights: Tensor) -> Tensor:
             """(layers, B, heads, ..., M) -> the mean of the last steps, (B, T + 1, L)."""
-            return weights[..., -steps:, places].float().mean(dim=(0, 2))
+            return weights[..., -steps:, places.flatten()].float().mean(dim=(0, 2))
 
         later = attentions[len(attentions) // 2 :]
         attention = torch.stack(later).detach()
@@ -261,6 +268,6 @@ class TransformersCaptions:
         for row, words in enumerate(captions):
             of_words = sums[row, : len(words)].tolist()
             rest = float(terms[row, : len(tokens[row]) + 1].sum()) - sum(of_words)
-            attended = maps[row, : len(words)].cpu().numpy()
+            attended = maps[row, : len(words)].view(-1, *places.shape).cpu().numpy()
             sentences.append(Sentence(list(words), [*of_words, rest], attended))
         return sentences

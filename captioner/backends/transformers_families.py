@@ -202,7 +202,7 @@ class FamilyCaptions(TransformersCaptions):
         tokens = self.writer.generate(**given, **options)  # (B n_best, P + T)
         return tokens[:, len(self._starts) :].tolist()  # type: ignore[no-any-return]
 
-    def force(self, annotations: Tensor, tokens: Tensor) -> tuple[Tensor, Sequence[Tensor], slice]:
+    def force(self, annotations: Tensor, tokens: Tensor) -> tuple[Tensor, Sequence[Tensor], Tensor]:
         family, starts = self.family, tokens.new_tensor([self._starts]).expand(len(tokens), -1)
         is_learning = torch.is_grad_enabled()
         output = self.writer(
@@ -211,5 +211,5 @@ class FamilyCaptions(TransformersCaptions):
             **{family.tokens: torch.cat([starts, tokens], dim=1)},  # (B, P + T)
             **family.memory(annotations.detach().requires_grad_(is_learning)),
         )
-        places = slice(family.first_place, family.first_place + prod(self.map_shape))
+        places = torch.arange(prod(self.map_shape)).view(self.map_shape) + family.first_place
         return output.logits, output[family.attentions], places

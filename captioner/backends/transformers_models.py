@@ -22,7 +22,7 @@ with refuse_missing("captioners of transformers need transformers", "transformer
     import transformers
 
     from captioner.backends.transformers_families import TAKE_APART, FamilyCaptions
-    from captioner.backends.vision_language import PROMPTS, VisionLanguageCaptions
+    from captioner.backends.vision_language import PROMPTS, PromptedPhotos, VisionLanguageCaptions
 
 NEW_TOKENS = 20  # Of `generate`, where a model names no length.
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
@@ -40,7 +40,8 @@ def open_captions(folder: ModelFolder, device: str, precision: str) -> Transform
         if kind in PROMPTS:
             processor = transformers.AutoProcessor.from_pretrained(folder.files, **_LOCAL)
             model = _model(folder, dtype, "sdpa").to(place)
-            return VisionLanguageCaptions.of(model, processor, PROMPTS[kind])
+            photos = PromptedPhotos(processor, PROMPTS[kind])
+            return VisionLanguageCaptions(model, processor.tokenizer, photos)
         processor = transformers.AutoImageProcessor.from_pretrained(folder.files, **_LOCAL)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder.files, **_LOCAL)
         model = _model(folder, torch.float32, "eager").to(place)  # Which gives maps.
@@ -57,8 +58,12 @@ def _model(folder: ModelFolder, dtype: torch.dtype, attention: str) -> Any:
         dtype=dtype,
         attn_implementation=attention,
         output_loading_info=True,
+        ignore_mismatched_sizes=True,  # They are refused below, by name.
         **_LOCAL,
     )
+    for name, held, asked in found["mismatched_keys"]:
+        sizes = f"{tuple(held)} in the weights and {tuple(asked)} by config.json"
+        raise UserError(f"{name!r} is {sizes}: save the model again, after any resizing")
     missing = sorted(name for name in found["missing_keys"] if "pooler" not in name)
     parts = {name for name, _ in model.named_children()}
     left_over = [name for name in found["unexpected_keys"] if name.partition(".")[0] not in parts]

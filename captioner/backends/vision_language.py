@@ -11,31 +11,20 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isqrt
-from typing import Any, NamedTuple
+from math import isqrt, prod
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from transformers import BatchFeature
 
 from captioner.arrays import Array, Generator
 from captioner.backends.protocol import Sentence
 from captioner.backends.transformers_captions import ProcessorPixels, TransformersCaptions
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-
-
-class WholePhotos(ProcessorPixels):
-    """Photos as they are: the processor prepares them with the prompt, in `encode`."""
-
-    size = 448  # Pixels, of photos that are drawn for a test.
-
-    def pixels(self, image: Image.Image) -> Array:
-        """The photo in an array without dimensions, so that photos of all sizes are a batch."""
-        held = np.empty((), dtype=object)
-        held[()] = image
-        return held
 
 
 class Prompt(NamedTuple):
@@ -58,10 +47,8 @@ def _square(processor: Any, inputs: Any) -> tuple[int, int]:
 
 def _merged(processor: Any, inputs: Any) -> tuple[int, int]:
     """Qwen's patches, merged: as many as the photo's shape asks for."""
-    _, rows, columns = (
-        inputs["image_grid_thw"][0] // processor.image_processor.merge_size
-    ).tolist()
-    return rows, columns
+    merged = inputs["image_grid_thw"][0] // processor.image_processor.merge_size
+    return int(merged[1]), int(merged[2])
 
 
 _ASKED = "Describe this image in one sentence."
@@ -81,63 +68,57 @@ PROMPTS = {
 """By the `model_type` of a config."""
 
 
+@dataclass(frozen=True)
+class PromptedPhotos(ProcessorPixels):
+    """Photos as a folder's own processor prepares them with the prompt."""
+
+    prompt: Prompt
+    size: ClassVar[int] = 448  # Pixels, of photos that are drawn for a test.
+
+    def prepared(self, image: Image.Image) -> Array:
+        """What the model takes, in an array without dimensions: photos of any size are a batch."""
+        given = {"text": [self.prompt.text], "images": [image], "return_tensors": "pt"}
+        held = np.empty((), dtype=object)
+        held[()] = {**self.processor(**given)}
+        held[()].pop("labels", None)  # Of training.
+        return held
+
+    def grid(self, inputs: Any) -> tuple[int, int]:
+        """Rows and columns of the map of a prepared photo."""
+        return self.prompt.grid(self.processor, inputs)
+
+
 @dataclass(repr=False, eq=False)
 class VisionLanguageCaptions(TransformersCaptions):
     """The `CaptionBackend` of a vision-language model; its annotations are prompts, one a photo."""
 
-    prompt: Prompt
-
-    @classmethod
-    def of(cls, model: Any, processor: Any, prompt: Prompt) -> VisionLanguageCaptions:
-        """The backend of a model and its processor."""
-        return cls(model, processor.tokenizer, WholePhotos(processor), prompt)
+    preprocessing: PromptedPhotos
 
     @property
     def leading(self) -> str:  # type: ignore[override]
-        return self.prompt.leading
+        return self.preprocessing.prompt.leading
 
     @cached_property
     def map_shape(self) -> tuple[int, int]:
         """Of a square photo; a map has the rows and columns of its own."""
         side = self.preprocessing.size
-        (inputs,) = self.encode([Image.new("RGB", (side, side))])
-        return self.prompt.grid(self.preprocessing.processor, inputs)
+        return self.preprocessing.grid(
+            self.preprocessing.pixels(Image.new("RGB", (side, side)))[()]
+        )
 
-    def encode(self, pixels: Sequence[Image.Image] | Array) -> list[Any]:
-        """Photos (B,) -> what the model takes of each, with the tokens of the prompt (1, S)."""
-        prompts = []
-        for photo in pixels:
-            given = {"text": [self.prompt.text], "images": [photo], "return_tensors": "pt"}
-            inputs = self.preprocessing.processor(**given).to(self.device, self.writer.dtype)
-            inputs.pop("labels", None)  # Of training.
-            prompts.append(inputs)
-        return prompts
+    def encode(self, pixels: Array) -> list[Any]:
+        """Prepared photos (B,) -> what the model takes of each, with the prompt (1, S)."""
+        return [BatchFeature(each).to(self.device, self.writer.dtype) for each in pixels]
 
     def search(
         self, annotations: list[Any], search: SearchOptions, generator: Generator = None
     ) -> list[list[Sentence]]:
-        of_each = (
-            super(VisionLanguageCaptions, self).search([each], search, generator)
-            for each in annotations
-        )
-        return [sentences for (sentences,) in of_each]
+        of_one = super().search
+        return [of_one([each], search, generator)[0] for each in annotations]
 
     def teacher_forced(self, annotations: Any, captions: Sequence[Sequence[str]]) -> list[Sentence]:
-        pairs = zip(annotations, captions, strict=True)
-        return [
-            super(VisionLanguageCaptions, self).teacher_forced([each], [words])[0]
-            for each, words in pairs
-        ]
-
-    def _scored(
-        self, annotations: Any, tokens: Any, owners: Any, captions: Any, by_gradient: bool = False
-    ) -> list[Sentence]:
-        (inputs,) = annotations
-        rows, columns = self.prompt.grid(self.preprocessing.processor, inputs)
-        scored = super()._scored(annotations, tokens, owners, captions, by_gradient)
-        return [
-            each._replace(attention=each.attention.reshape(-1, rows, columns)) for each in scored
-        ]
+        of_one, pairs = super().teacher_forced, zip(annotations, captions, strict=True)
+        return [of_one([each], [words])[0] for each, words in pairs]
 
     def most_tokens(self, annotations: Any) -> int:
         (inputs,) = annotations
@@ -152,22 +133,21 @@ class VisionLanguageCaptions(TransformersCaptions):
     def force(self, annotations: Any, tokens: Tensor) -> tuple[Tensor, Sequence[Tensor], Tensor]:
         (inputs,) = annotations
         prompt = inputs["input_ids"]  # (1, S)
-        rows, columns = self.prompt.grid(self.preprocessing.processor, inputs)
+        shape = self.preprocessing.grid(inputs)
         (places,) = torch.where(prompt[0] == self.writer.config.image_token_id)
-        if len(places) < rows * columns:
-            raise UserError(f"{self!r} has {len(places)} tokens of a photo, not {rows}x{columns}")
+        if len(places) < prod(shape):
+            raise UserError(f"{self!r} has {len(places)} tokens of a photo, not {prod(shape)}")
         with torch.no_grad():
             cache = self.writer(**inputs, use_cache=True, logits_to_keep=1).past_key_values
         cache.crop(-1)
-        named = (
-            "cache"
-            if "cache" in inspect.signature(self.writer.forward).parameters
-            else "past_key_values"
-        )
+        # `past_key_values` until transformers 5.24.
+        (named,) = {"cache", "past_key_values"} & inspect.signature(
+            self.writer.forward
+        ).parameters.keys()
         fed = torch.cat([prompt[:, -1:], tokens], dim=1)  # (1, 1 + T)
         self.writer.set_attn_implementation("eager")
         try:
             output = self.writer(input_ids=fed, output_attentions=True, **{named: cache})
         finally:
             self.writer.set_attn_implementation("sdpa")
-        return output.logits, output.attentions, places[-rows * columns :]
+        return output.logits, output.attentions, places[-prod(shape) :].view(shape)

@@ -30,7 +30,13 @@ from captioner.outcomes import (
 )
 from captioner.render.overlay import Region
 from captioner.text.keywords import keywords_of_text
-from captioner.text.languages import ENGLISH, is_english, language_tag, plain_text
+from captioner.text.languages import (
+    ENGLISH,
+    is_english,
+    language_of,
+    language_tag,
+    plain_text,
+)
 from captioner.text.tokenizer import tokenize
 from captioner.vision.images import ImageSource, original_size, photo_name
 from captioner.vision.preprocessing import Preprocessing
@@ -350,6 +356,9 @@ def explain_photos(
     words = [tokenize(text) for text in captions]
     if [] in words:
         raise UserError(f"the given caption {captions[words.index([])]!r} has no words")
+    for text, each in zip(captions, words, strict=True):
+        if language_of(each) != ENGLISH:
+            raise UserError(f"the given caption {text!r} is not in English, as captions are scored")
     if lacking := captioner.backend.unknown(chain.from_iterable(words)):
         note(f"the model does not know {', '.join(lacking)}: scored as its unknown-word token")
     # An iterator: one batch after the other.

