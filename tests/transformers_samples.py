@@ -75,11 +75,16 @@ def _parts(family: str) -> tuple[Any, ...]:
         ends |= {"no_repeat_ngram_size": 3, "forced_bos_token_id": 0}
     else:
         decoder = tf.GPT2Config(**sizes, n_embd=16, n_layer=4, n_head=2, add_cross_attention=True)
+        writer = tf.GPT2LMHeadModel(decoder)
+        if family == "roberta":
+            decoder = {**SMALL, "vocab_size": len(tokenizer), "max_position_embeddings": 34}
+            named = {"is_decoder": True, "add_cross_attention": True, "pad_token_id": 1}
+            writer = tf.RobertaForCausalLM(tf.RobertaConfig(**decoder, **named))
         encoder = tf.ViTModel(tf.ViTConfig(**SMALL))
         if family == "deit":  # Its own processor crops.
             encoder = tf.DeiTModel(tf.DeiTConfig(**SMALL))
             squash = tf.DeiTImageProcessor(size={"height": 40, "width": 40}, crop_size=SIDE)
-        model = tf.VisionEncoderDecoderModel(None, encoder, tf.GPT2LMHeadModel(decoder))
+        model = tf.VisionEncoderDecoderModel(None, encoder, writer)
     model.generation_config = tf.GenerationConfig(**ends, max_length=12, num_beams=3)
     return model, tokenizer, squash
 

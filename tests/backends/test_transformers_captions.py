@@ -19,6 +19,7 @@ from transformers_samples import save_tiny
 import captioner
 from captioner.cli.main import main
 from captioner.decoding.options import SearchOptions
+from captioner.errors import UserError
 from captioner.foreign_models import FAMILIES as CLASSES
 from captioner.serve.service import Service
 
@@ -411,6 +412,7 @@ def test_its_captions_go_into_photos(blip: Path) -> None:
 
 
 PIXELS = "preprocessor_config.json"
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 9\n"
 
 
 @pytest.mark.parametrize(
@@ -418,22 +420,24 @@ PIXELS = "preprocessor_config.json"
     [
         (f"{CAPTION} --block-ngrams 2", "cannot be given 'block_ngrams'"),
         (f"{CAPTION} --cautious", "cannot be given 'cautious'"),
-        (f"{CAPTION} --sample", "has one engine, 'transformers'"),
+        (f"{CAPTION} --engine graphs", "has one engine, 'transformers'"),
+        (f"{CAPTION} --given ein_Hund_im_Garten", "'ein Hund im Garten' is not in English"),
+        (f"{CAPTION} --minimum-length 30 --maximum-length 99", "is more than the model's 63 posit"),
         ("export blip onnx", "'transformers': it has no networks to train or export"),
         ("train people.csv --start-from blip --out run", "has no networks to train"),
         ("caption photos/0.png --map-kind gradient", "needs a model of transformers"),
     ],
 )
 def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, said: str) -> None:
-    assert said in refused(command.split())
+    assert said in refused([word.replace("_", " ") for word in command.split()])
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         (PIXELS, None, "Can't load image processor"),
-        (PIXELS, {"resample": 0}, "this preprocessing is unknown here"),
-        (PIXELS, {"size": {"height": 64, "width": 64}}, "photos of 64 pixels do not fit"),
+        (PIXELS, {"size": {"height": 64, "width": 64}}, "photos of 64x64 pixels do not fit"),
+        (PIXELS, {"size": {"shortest_edge": 32}}, "photos of 32x42 pixels do not fit"),
         ("tokenizer.json", b"{", "transformers cannot load"),
         ("model.safetensors", b"12345678{}", "transformers cannot load blip: Error while des"),
         (
@@ -448,6 +452,35 @@ def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, sa
             "are: blip, vision-encoder-decoder, git, florence",
         ),
         ("config.json", {"auto_map": {}}, "brings code, which never runs here; florence-community"),
+        (
+            "config.json",
+            {"architectures": ["BlipForQuestionAnswering"]},
+            "is a BlipForQuestionAnsw",
+        ),
+        (
+            "config.json",
+            {"text_config": {"vocab_size": 60}},
+            "is (46, 16) in the weights and (60, 16",
+        ),
+        (
+            "config.json",
+            {"text_config": {"num_hidden_layers": 10**9}},
+            "the weights hold 167 tensors",
+        ),
+        ("config.json", {"text_config": {"bos_token_id": 10**19}}, "is not a token of 0 to 45"),
+        ("config.json", {"text_config": {"bos_token_id": None}}, "names no bos_token_id"),
+        (
+            "config.json",
+            {"text_config": {"sep_token_id": [3, "x"]}},
+            "'x' is not a token of 0 to 45",
+        ),
+        ("model.safetensors", POINTER, "is a Git LFS pointer, not the file: run git lfs pull"),
+        ("tokenizer.json", POINTER, "is a Git LFS pointer, not the file"),
+        (
+            "adapter_config.json",
+            b'{"base_model_name_or_path": "ada/blip"}',
+            "a LoRA adapter of ada/b",
+        ),
         ("generation_config.json", {"num_beams": 0}, "beam should be greater than or equal to 1"),
     ],
 )
@@ -459,7 +492,39 @@ def test_a_broken_folder_is_refused(
         ((field, value),), fields = content.items(), json.loads(path.read_text())
         fields[field] = {**fields.get(field, {}), **value} if isinstance(value, dict) else value
         content = json.dumps(fields).encode()
-    path.unlink()
+    path.unlink(missing_ok=True)
     if content is not None:
         path.write_bytes(content)
     assert said in refused(CAPTION.split())
+
+
+def test_parts_of_another_architecture_and_tokens_without_rows_are_named(
+    blip: Path, refused: Refused
+) -> None:
+    weights = safetensors.torch.load_file(path := blip / "model.safetensors")
+    more = {**weights, "text_encoder.weight": torch.zeros(1)}  # As of one that answers questions.
+    safetensors.torch.save_file(more, path, {"format": "pt"})
+    assert "the weights hold 'text_encoder.weight', which a BlipFor" in refused(CAPTION.split())
+    safetensors.torch.save_file(weights, path, {"format": "pt"})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(blip)
+    tokenizer.add_tokens(["zebra"])
+    tokenizer.save_pretrained(blip)
+    assert "the tokenizer has 47 tokens, and the model 46: call resize" in refused(CAPTION.split())
+
+
+def test_roberta_has_fewer_positions_than_its_config_names(tmp_path: Path) -> None:
+    save_tiny("roberta", tmp_path)
+    captions = captioner.load(tmp_path)
+    assert captions.caption(photo(), maximum_length=60).words  # Of 34 positions, two of padding.
+    with pytest.raises(UserError, match="minimum_length 40 is more than the model's 31 positions"):
+        captions.caption(photo(), minimum_length=40, maximum_length=60)
+
+
+def test_a_photo_that_a_processor_refuses_fails_alone(tmp_path: Path) -> None:
+    save_tiny("qwen2_5_vl", tmp_path / "model")
+    save_photo(tmp_path / "wide.png", 0, (2100, 10))
+    captions = captioner.load(tmp_path / "model")
+    photos = [tmp_path / "wide.png", photo()]
+    failed, found = captions.caption(photos, on_error="skip", maximum_length=4)
+    assert "wide.png cannot be prepared by the model's processor (absolute aspect" in str(failed)
+    assert found.words
