@@ -10,7 +10,8 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from captioner.errors import INSTALL, GraphError, UserError, refuse_errors
-from captioner.model_folders import TRANSFORMERS, ModelFolder, model_folder, other_backend
+from captioner.foreign_models import TRANSFORMERS
+from captioner.model_folders import ModelFolder, model_folder, other_backend
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +25,7 @@ ENGINES = {
     "captioner": {
         "graphs": "captioner.backends.graph_captions:open_captions",
         "torch": "captioner.backends.torch_captions:open_captions",
-        TRANSFORMERS: "captioner.backends.transformers_captions:open_captions",
+        TRANSFORMERS: "captioner.backends.transformers_models:open_captions",
     },
     "translator": {
         "graphs": "captioner.backends.graph_translations:open_translations",
@@ -144,7 +145,7 @@ def open_backend(
     if engine not in get_args(EngineName):
         raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(EngineName))}")
     if kind == "captioner" and (name := folder.backend):
-        if engine != "auto":
+        if engine != "auto" and (engine, name) != ("torch", TRANSFORMERS):
             raise UserError(f"{folder.path} has one engine, {name!r}, and no {engine!r}")
         return _open_other(folder, name, str(device), precision)
     folder.check_kind(kind)

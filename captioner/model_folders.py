@@ -3,18 +3,15 @@
 import hashlib
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from math import prod
 from pathlib import Path, PurePath
 from typing import Any
 
 from captioner.errors import (
-    CONTROLS,
     GraphError,
     UserError,
     did_you_mean,
@@ -30,7 +27,16 @@ from captioner.files import (
     read_text,
     refuse_os_errors,
 )
-from captioner.schema import Instance, flat, from_mapping
+from captioner.foreign_models import (
+    ADAPTER,
+    COPIED,
+    PICKLES,
+    SAFETENSORS,
+    TRANSFORMERS,
+    check_family,
+    check_weights,
+)
+from captioner.schema import Instance, from_mapping
 from captioner.weight_files import stored_tensors, weights_header
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
@@ -41,18 +47,6 @@ GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
 NGRAMS_FILE = "ngrams.bin"  # Beside exported graphs: `ngram_table`, little-endian int64.
 FILES = (WEIGHTS, CONFIG, *VOCABULARIES, CARD, *GRAPHS, NGRAMS_FILE)
 """No other file is downloaded."""
-
-FAMILIES = ("blip", "vision-encoder-decoder", "git", "florence2")
-"""The `model_type` of the captioners of transformers."""
-GENERATION = "generation_config.json"
-_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
-_TOKENS = ("special_tokens_map.json", "added_tokens.json")
-_PROCESSOR = ("preprocessor_config.json", "processor_config.json")
-FOREIGN_FILES = (CONFIG, CARD, GENERATION, *_TOKENIZER, *_TOKENS, *_PROCESSOR)
-"""What is downloaded of a captioner of transformers, besides its weights."""
-SAFETENSORS = ("model*.safetensors", "model.safetensors.index.json")
-PICKLES = ("pytorch_model*.bin",)  # Only `captioner convert` reads them.
-TRANSFORMERS = "transformers"
 
 _BACKENDS = "captioner.backends"
 """Of entry points: `name = "module:function"`, for folders whose config has `backend: name`."""
@@ -158,22 +152,10 @@ class ModelFolder:
             return None
         if isinstance(name := self.config.get("backend"), str):
             return name
-        return TRANSFORMERS if isinstance(self.config.get("model_type"), str) else None
-
-    def check_family(self, name: str) -> None:
-        """Refuse a model of transformers that is no known captioner. name: of the model."""
-        if self.config.get("model_type") not in FAMILIES:
-            families = ", ".join(FAMILIES)
-            raise UserError(f"{name} is no captioner of transformers, which are: {families}")
-        if "auto_map" in self.config:
-            native = "florence-community/Florence-2-base, of the native class, brings none"
-            raise UserError(f"{name} brings code, which never runs here; {native}")
-
-    def check_safetensors(self, name: str) -> None:
-        """Refuse a model of transformers without safetensors. name: of the model."""
-        if not any(self.files.glob("*.safetensors")):
-            advice = f"captioner convert {name} --out FOLDER makes them of pytorch_model.bin"
-            raise UserError(f"{name} has no weights as safetensors; {advice}")
+        is_foreign = (
+            isinstance(self.config.get("model_type"), str) or (self.files / ADAPTER).is_file()
+        )
+        return TRANSFORMERS if is_foreign else None
 
     @property
     def has_graphs(self) -> bool:
@@ -251,37 +233,6 @@ class ModelFolder:
         path = self.files / CARD
         return read_text(path, "model card", LARGEST_CONFIG) if os.path.isfile(path) else ""
 
-    def described(self, given: Mapping[str, object]) -> str:
-        """The model as text: these facts, config with counts of weights, gist of its card."""
-        config = {name: value for name, value in self.config.items() if name != "files"}
-        digests = f"{len(self.digests)}, checked by their digests"
-        counts: Counter[str] = Counter()
-        if self.has_weights:
-            for name, tensor in weights_header(self.files / WEIGHTS)[1].items():
-                counts[name.partition(".")[0]] += prod(tensor.shape)
-        weights = [self.files / name for name in (WEIGHTS, *GRAPHS)]
-        size = sum(path.stat().st_size for path in weights if path.is_file())
-        parts = {name: part for name, part in config.items() if isinstance(part, dict)}
-        plain = {name.replace("_", " "): config[name] for name in config if name not in parts}
-        own = {"model folder": self.path, "weights": f"{size / 1e6:.1f} MB", "files": digests}
-        facts = {**own, **given, **plain}
-        width = max(15, 2 + max(map(len, facts)))
-        lines = [f"{name:<{width}}{fact}" for name, fact in facts.items()]
-        for name, part in parts.items():
-            count = f"{counts[name]:,} weights" if counts[name] else ""
-            lines += ["", f"{name:<15}{count}".rstrip()]
-            fields = flat({field: value for field, value in part.items() if value is not None})
-            shown = [field for field in fields if ".offsets." not in field]  # One for each word.
-            lines += [f"  {field}: {fields[field]}" for field in shown]
-        card = CONTROLS.sub("", self.card)
-        text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()  # Fields for hubs.
-        start, section, _ = text.partition("\n## ")
-        if card:
-            lines += ["", start.rstrip()]
-        if section:
-            lines += ["", f"(the whole card: {self.path / CARD})"]
-        return "\n".join(lines)
-
 
 def other_backends() -> dict[str, EntryPoint]:
     """The backends that other packages bring, by name."""
@@ -321,12 +272,13 @@ def _fetch(name: str | os.PathLike[str], weights: Sequence[str] = SAFETENSORS) -
         from huggingface_hub import snapshot_download
 
         # First, so that a repository of another kind is refused before its weights.
-        folder = Path(snapshot_download(repository, revision=revision, allow_patterns=CONFIG))
+        first = [CONFIG, ADAPTER]
+        folder = Path(snapshot_download(repository, revision=revision, allow_patterns=first))
         model = ModelFolder(folder)
         names: list[str] | None = list(FILES)
         if model.backend == TRANSFORMERS:
-            model.check_family(address)
-            names = [*FOREIGN_FILES, *weights]
+            check_family(model.config, folder, address)
+            names = [CONFIG, CARD, *COPIED, *weights]
         elif model.backend is not None:
             other_backend(model.backend, address)
             names = None  # All: it alone knows which it reads.
@@ -334,14 +286,14 @@ def _fetch(name: str | os.PathLike[str], weights: Sequence[str] = SAFETENSORS) -
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
         snapshot_download(repository, revision=folder.name, allow_patterns=names)
         if model.backend == TRANSFORMERS and weights == SAFETENSORS:
-            model.check_safetensors(address)
+            check_weights(model.config, folder, address)
     return folder
 
 
 def pickled_folder(name: str) -> ModelFolder:
     """A captioner of transformers with pickled weights, by its address or path."""
     folder = ModelFolder(_fetch(name, PICKLES) if is_address(name) else Path(name))
-    folder.check_family(name)
+    check_family(folder.config, folder.files, name)
     return folder
 
 

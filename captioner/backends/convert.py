@@ -18,7 +18,8 @@ from captioner.backends.torch_captions import TorchCaptions
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_bytes, read_json, write_bytes
-from captioner.model_folders import CONFIG, FOREIGN_FILES, PICKLES, WEIGHTS, pickled_folder
+from captioner.foreign_models import COPIED, PICKLES
+from captioner.model_folders import CARD, CONFIG, WEIGHTS, pickled_folder
 from captioner.models.caption_config import DecoderConfig
 from captioner.models.score_config import ScoreConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
@@ -116,7 +117,7 @@ def convert_pickles(name: str, folder: Path) -> None:
         tensors |= read_checkpoint(path)
     contiguous = {each: tensor.contiguous() for each, tensor in tensors.items()}
     write_weights(folder / WEIGHTS, contiguous, {"format": "pt"})
-    copied = [each for each in FOREIGN_FILES if (source / each).is_file() and each != CONFIG]
+    copied = [each for each in (*COPIED, CARD) if (source / each).is_file()]
     for each in (*copied, CONFIG):  # A folder without it is no model.
         write_bytes(folder / each, read_bytes(source / each))
 

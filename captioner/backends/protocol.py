@@ -20,9 +20,10 @@ OF_TRANSFORMERS = {"map_kind": "a model of transformers", "detailed": "Florence-
 class Sentence(NamedTuple):
     """A caption in words, as a backend gives it.
 
-    words: T. log_probabilities: T + 1, in nats, the end's last. attention: (T, L), float32, a map
-    of each word. score: by which a search ranks, None of a given sentence. cut: as `Hypothesis`.
-    text: the words as printed; None where they are joined as `captioner.caption.caption` does.
+    words: T. log_probabilities: T + 1, in nats, the end's last. attention: float32, a map of each
+    word, (T, L), or (T, rows, columns) where each photo has its own. score: by which a search
+    ranks, None of a given sentence. cut: as `Hypothesis`. text: the words as printed; None where
+    they are joined as `captioner.caption.caption` does.
     """
 
     words: list[str]

@@ -8,82 +8,115 @@ the attention with the gradient of the word's log-probability, and keeps the pos
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from math import prod
 from typing import Any, ClassVar
 
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from captioner.arrays import Array
+from captioner.arrays import Array, Generator
 from captioner.backends.protocol import Sentence
 from captioner.decoding.options import SearchOptions
-from captioner.devices import choose_device, choose_precision
-from captioner.errors import UserError, refuse_missing
-from captioner.files import read_json
-from captioner.model_folders import GENERATION, ModelFolder
-from captioner.schema import from_mapping
-from captioner.vision.preprocessing import Preprocessing
-
-with refuse_missing("captioners of transformers need transformers", "transformers"):
-    import transformers
-
-    from captioner.backends.transformers_families import FAMILIES, CaptionFamily
+from captioner.errors import UserError, refuse_errors
+from captioner.vision.images import ImageSource, load_image, photo_name
 
 OURS = ("block_ngrams", "repeat_distance", "truth_weight", "cautious", "without", "begin")
 """Options of our search that `generate` lacks."""
 
-NEW_TOKENS = 20  # Of `generate`, where a model names no length.
 DETAILED_TOKENS = 256  # The most of a detailed caption, unless more are asked for.
 _TINY = torch.finfo(torch.float32).tiny  # Makes a map of zeros uniform.
-_RESAMPLING: dict[int, Any] = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers.
+_IDS = ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
+
+
+@dataclass(frozen=True)
+class ProcessorPixels:
+    """Photos as a folder's own image processor prepares them, from all their pixels."""
+
+    processor: Any
+    sufficient_side: ClassVar[None] = None
+
+    def load(
+        self, source: ImageSource, name: str | None = None, seconds: float | None = None
+    ) -> Image.Image:
+        """Load a photo as `load_image` does, whole, and keep its name."""
+        image = load_image(source, name=name, decoding_seconds=seconds)
+        image.info["name"] = name or photo_name(source)
+        return image
+
+    def pixels(self, image: Image.Image) -> Array:
+        """The photo as (3, height, width), float32, normalised."""
+        name = image.info.get("name", "the photo")
+        with refuse_errors(f"{name} cannot be prepared by the model's processor"):
+            return self.prepared(image)
+
+    def prepared(self, image: Image.Image) -> Array:
+        return self.processor(image, return_tensors="pt").pixel_values[0].numpy()  # type: ignore[no-any-return]
+
+    @property
+    def size(self) -> int:
+        """Pixels, the shorter side of what the encoder sees."""
+        return min(self.pixels(Image.new("RGB", (64, 48))).shape[1:])
+
+    def region(self, width: int, height: int) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom of what the encoder sees, in pixels of the upright photo."""
+        if not getattr(self.processor, "do_center_crop", False):
+            return 0.0, 0.0, float(width), float(height)
+        size, crop = dict(self.processor.size), dict(self.processor.crop_size)
+        edge, begins, ends = size.get("shortest_edge"), [], []
+        for side, name in ((width, "width"), (height, "height")):
+            scaled = int(edge * side / min(width, height)) if edge else size[name]
+            first = int((scaled - crop[name]) / 2)
+            begins.append(first * side / scaled)
+            ends.append((first + crop[name]) * side / scaled)
+        return begins[0], begins[1], ends[0], ends[1]
 
 
 @dataclass(repr=False, eq=False)
 class TransformersCaptions:
-    """The `CaptionBackend` of a captioner of transformers. tokenizer: transformers'.
+    """The `CaptionBackend` of a captioner of transformers: what all its families share.
 
-    It computes one batch at a time: threads may not share a model of transformers.
+    writer: the model that generates; its `generation_config` names the tokens that start and end.
+    tokenizer: transformers'. A family adds `encode`, `map_shape`, and the three methods below
+    that raise. It computes one batch at a time: threads may not share a model of transformers.
     """
 
     engine: ClassVar[str] = "transformers"
-    can_sample: ClassVar[bool] = False
+    can_sample: ClassVar[bool] = True
     threads: ClassVar[int] = 1
+    leading: ClassVar[str] = ""
 
-    family: CaptionFamily
+    writer: Any
     tokenizer: Any
-    preprocessing: Preprocessing
+    preprocessing: ProcessorPixels
 
     def __post_init__(self) -> None:
-        family, size = self.family, self.preprocessing.size
-        if size < family.patch or family.size not in (None, size):
-            needed = family.size or family.patch
-            raise UserError(f"photos of {size} pixels do not fit the vision encoder's {needed}")
-        config = family.writer.generation_config
-        is_apart = family.tokens == "decoder_input_ids"
-        start = config.decoder_start_token_id if is_apart else config.bos_token_id
-        self._starts = [each for each in (start, config.forced_bos_token_id) if each is not None]
+        config, count = self.writer.generation_config, self.vocabulary_size
+        rows = self.writer.get_input_embeddings().num_embeddings
+        if len(self.tokenizer) > rows:
+            advice = f"call resize_token_embeddings({count}) before saving the model"
+            raise UserError(f"the tokenizer has {count} tokens, and the model {rows}: {advice}")
+        for name in (f"{each}_token_id" for each in _IDS):
+            value = getattr(config, name, None)
+            for token in value if isinstance(value, list) else [value]:
+                is_token = type(token) is int and 0 <= token < rows
+                if not is_token and not (value is None and name != "eos_token_id"):
+                    raise UserError(f"{name} {token!r} is not a token of 0 to {rows - 1}")
         ends = config.eos_token_id
         self._ends = [ends] if isinstance(ends, int) else list(ends)
 
     def __repr__(self) -> str:
-        name = type(self.family.writer).__name__
+        name = type(self.writer).__name__
         return f"{name}, {len(self.tokenizer):,} tokens, on {self.device}"
 
     @property
     def lacks(self) -> Sequence[str]:
-        return OURS if self.family.prompted else (*OURS, "detailed")
-
-    @property
-    def map_shape(self) -> tuple[int, int]:
-        side = self.preprocessing.size // self.family.patch
-        return side, side
+        return (*OURS, "detailed")
 
     @property
     def vocabulary_size(self) -> int:
@@ -91,7 +124,7 @@ class TransformersCaptions:
 
     @property
     def device(self) -> torch.device:
-        return self.family.writer.device  # type: ignore[no-any-return]
+        return self.writer.device  # type: ignore[no-any-return]
 
     def for_workers(self, workers: int) -> TransformersCaptions:
         """Itself: all workers share torch's threads."""
@@ -104,53 +137,60 @@ class TransformersCaptions:
     def is_sentence(self, words: Sequence[str]) -> bool:
         return False
 
-    @torch.no_grad()
-    def encode(self, pixels: Array) -> Tensor:
-        """Pixels (B, 3, size, size), uint8 -> annotation vectors (B, M, D).
-
-        M: the L places of a map, and the positions before them.
-        """
-        family = self.family
-        photos = self.preprocessing.normalise(torch.from_numpy(pixels).to(self.device))
-        states = family.tower(photos.to(next(family.tower.parameters()).dtype)).last_hidden_state
-        annotations = family.after(states.float()) if family.after else states.float()
-        expected = family.first_place + prod(self.map_shape)
-        if (count := annotations.shape[1]) != expected:
-            raise UserError(f"the vision encoder of {self!r} gives {count} places, not {expected}")
+    def prompted(self, annotations: Any, is_detailed: bool = False) -> Any:
+        """The annotations, in which a prompt may be behind the places."""
         return annotations
+
+    def most_tokens(self, annotations: Any) -> int:
+        """Tokens that fit into the writer's positions."""
+        raise NotImplementedError
+
+    def generate(self, annotations: Any, options: dict[str, Any]) -> list[list[int]]:
+        """The new tokens of `generate`, of each photo `num_return_sequences` rows."""
+        raise NotImplementedError
+
+    def force(self, annotations: Any, tokens: Tensor) -> tuple[Tensor, Sequence[Tensor], Tensor]:
+        """Feed tokens (B, T) behind what starts a caption.
+
+        Gives logits (B, ..., V) whose last T + 1 predict them and the end, the attention (B, heads,
+        ..., M) of each layer, and which of M are the places of a map, (rows, columns).
+        """
+        raise NotImplementedError
 
     @torch.no_grad()
     def search(
-        self, annotations: Any, search: SearchOptions, generator: None = None
+        self, annotations: Any, search: SearchOptions, generator: Generator = None
     ) -> list[list[Sentence]]:
-        places = self.family.writer.config.get_text_config(decoder=True).max_position_embeddings
-        most = places - len(self._starts)  # Tokens for which the decoder has positions.
-        longest = min(most, max(search.maximum_length, DETAILED_TOKENS * search.detailed))
-        annotations = self._prompted(annotations, search.detailed)
-        starts = torch.tensor([self._starts[:1]] * len(annotations), device=self.device)  # (B, 1)
-        tokens = self.family.writer.generate(
-            num_beams=search.beam,
-            num_return_sequences=search.n_best,
-            length_penalty=search.length_normalisation,
-            min_new_tokens=search.minimum_length,
-            max_new_tokens=longest,
-            do_sample=False,
-            **{self.family.tokens: starts},
-            **self.family.memory(annotations),
-        )  # (B n_best, 1 + T)
-        rows = tokens[:, len(self._starts) :].tolist()
+        annotations = self.prompted(annotations, search.detailed)
+        most, least = self.most_tokens(annotations), search.minimum_length
+        if least > most:
+            raise UserError(f"minimum_length {least} is more than the model's {most} positions")
+        longest = max(search.maximum_length, DETAILED_TOKENS * search.detailed)
+        options = {"min_new_tokens": least, "max_new_tokens": min(most, longest)}
+        options |= {"num_return_sequences": search.n_best, "do_sample": search.sample}
+        if search.sample:
+            drawn = search.model_dump(include={"temperature", "top_k", "top_p"})
+            options |= {"num_beams": 1, **drawn}
+        else:
+            options |= {"num_beams": search.beam, "length_penalty": search.length_normalisation}
+        with refuse_errors(f"transformers cannot caption with {self!r}"), self._seeded(generator):
+            rows = self.generate(annotations, options)
         ranks = [rows[rank :: search.n_best] for rank in range(search.n_best)]
         written = [self._written(annotations, chosen, search) for chosen in ranks]
         return [list(sentences) for sentences in zip(*written, strict=True)]
 
-    def _prompted(self, annotations: Tensor, is_detailed: bool = False) -> Tensor:
-        """Annotation vectors (B, M, D), in which a prompt may be behind the places."""
-        if self.family.prompted is None:
-            return annotations
-        return self.family.prompted(annotations, is_detailed)
+    @contextmanager
+    def _seeded(self, generator: Generator) -> Iterator[None]:
+        """`generate` draws from torch's own generator: seeded here, and restored."""
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices, enabled=generator is not None):
+            if generator is not None:
+                seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+                torch.manual_seed(int(seed))
+            yield
 
     def _written(
-        self, annotations: Tensor, chosen: list[list[int]], search: SearchOptions
+        self, annotations: Any, chosen: list[list[int]], search: SearchOptions
     ) -> Iterator[Sentence]:
         """The tokens of a caption for each of B photos -> its sentence."""
         ended = [[token in self._ends for token in row] for row in chosen]
@@ -176,16 +216,17 @@ class TransformersCaptions:
         encode = partial(self.tokenizer.encode, add_special_tokens=False)
         # Byte-level BPE begins a word with its space.
         texts = [
-            [f" {word}"[not place :] for place, word in enumerate(words)] for words in captions
+            [f" {word}" if place else f"{self.leading}{word}" for place, word in enumerate(words)]
+            for words in captions
         ]
         pieces = [list(map(encode, words)) for words in texts]
         tokens = [[token for of_word in row for token in of_word] for row in pieces]
         owners = [[place for place, of_word in enumerate(row) for _ in of_word] for row in pieces]
-        return self._scored(self._prompted(annotations), tokens, owners, captions)
+        return self._scored(self.prompted(annotations), tokens, owners, captions)
 
     def _scored(
         self,
-        annotations: Tensor,
+        annotations: Any,
         tokens: Sequence[list[int]],
         owners: Sequence[list[int]],
         captions: Sequence[Sequence[str]],
@@ -196,125 +237,37 @@ class TransformersCaptions:
         owners: for each token, the index of its word in the caption. by_gradient: whether maps are
         those of `SearchOptions.map_kind` "gradient".
         """
-        rows = [torch.tensor([*self._starts, *row, self._ends[0]]) for row in tokens]
-        padded = pad_sequence(rows, batch_first=True).to(self.device)  # (B, P + T + 1)
-        targets = padded[:, len(self._starts) :, None]  # (B, T + 1, 1)
+        rows = [torch.tensor([*row, self._ends[0]]) for row in tokens]
+        targets = pad_sequence(rows, batch_first=True).to(self.device)  # (B, T + 1)
         owned = [torch.tensor([*row, -1], device=self.device) for row in owners]
         owner = pad_sequence(owned, batch_first=True, padding_value=-1)  # (B, T + 1)
-        places = torch.arange(max(1, *map(len, captions)), device=self.device)  # (W,)
-        of_word = (owner[:, None] == places[:, None]).float()  # (B, W, T + 1)
+        numbers = torch.arange(max(1, *map(len, captions)), device=self.device)  # (W,)
+        of_word = (owner[:, None] == numbers[:, None]).float()  # (B, W, T + 1)
         with torch.set_grad_enabled(by_gradient):
-            output = self.family.writer(
-                output_attentions=True,
-                use_cache=False,
-                **{self.family.tokens: padded[:, :-1]},
-                **self.family.memory(annotations.detach().requires_grad_(by_gradient)),
-            )
-            terms = torch.log_softmax(output.logits[:, -targets.shape[1] :].float(), dim=-1)
-            terms = terms.gather(-1, targets)  # (B, T + 1, 1)
+            logits, attentions, places = self.force(annotations, targets[:, :-1])
+            steps = targets.shape[1]  # T + 1
+            terms = torch.log_softmax(logits[:, -steps:].float(), dim=-1)
+            terms = terms.gather(-1, targets[..., None])  # (B, T + 1, 1)
             sums = (of_word @ terms).squeeze(-1)  # (B, W)
-        later = output[self.family.attentions]
-        later = later[len(later) // 2 :]
-        attention = torch.stack(later).detach()  # (layers, B, heads, P + T, M)
-        maps = of_word @ self._at_places(attention, len(terms[0]))  # (B, W, L)
-        for place in range(len(places)) if by_gradient else ():
+
+        def at_places(weights: Tensor) -> Tensor:
+            """(layers, B, heads, ..., M) -> the mean of the last steps, (B, T + 1, L)."""
+            return weights[..., -steps:, places.flatten()].float().mean(dim=(0, 2))
+
+        later = attentions[len(attentions) // 2 :]
+        attention = torch.stack(later).detach()
+        maps = of_word @ at_places(attention)  # (B, W, L)
+        for number in range(len(numbers)) if by_gradient else ():
             # Grad-CAM (Selvaraju et al. 2017) of attention, as ALBEF's maps (Li et al. 2021).
-            is_word = (places == place).float().expand_as(sums)  # (B, W)
+            is_word = (numbers == number).float().expand_as(sums)  # (B, W)
             gradients = torch.autograd.grad(sums, later, is_word, retain_graph=True)
-            weights = self._at_places((torch.stack(gradients) * attention).relu(), len(terms[0]))
-            maps[:, place] = (of_word[:, place, None] @ weights)[:, 0]
+            weights = at_places((torch.stack(gradients) * attention).relu())
+            maps[:, number] = (of_word[:, number, None] @ weights)[:, 0]
         maps = (maps + _TINY) / (maps + _TINY).sum(dim=-1, keepdim=True)
         sentences = []
         for row, words in enumerate(captions):
             of_words = sums[row, : len(words)].tolist()
             rest = float(terms[row, : len(tokens[row]) + 1].sum()) - sum(of_words)
-            attended = maps[row, : len(words)].cpu().numpy()
+            attended = maps[row, : len(words)].view(-1, *places.shape).cpu().numpy()
             sentences.append(Sentence(list(words), [*of_words, rest], attended))
         return sentences
-
-    def _at_places(self, weights: Tensor, steps: int) -> Tensor:
-        """Weights (layers, B, heads, P + T, M) -> their mean at the last steps, (B, steps, L)."""
-        first = self.family.first_place
-        return weights[..., -steps:, first : first + prod(self.map_shape)].mean(dim=(0, 2))
-
-
-def open_captions(folder: ModelFolder, device: str, precision: str) -> TransformersCaptions:
-    """The backend of a folder of transformers; runs no code of the folder, downloads nothing."""
-    folder.check_family(str(folder.path))
-    folder.check_safetensors(str(folder.path))
-    dtype, place = choose_precision(precision), choose_device(device)
-    name, take_apart = FAMILIES[folder.config["model_type"]]
-    local = {"local_files_only": True, "trust_remote_code": False}
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    with _explained(folder):
-        processor = transformers.AutoImageProcessor.from_pretrained(folder.files, **local)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder.files, **local)
-        model, found = getattr(transformers, name).from_pretrained(
-            folder.files,
-            use_safetensors=True,
-            dtype=torch.float32,
-            attn_implementation="eager",  # Which gives maps.
-            output_loading_info=True,
-            **local,
-        )
-        missing = sorted(name for name in found["missing_keys"] if "pooler" not in name)
-        if missing:
-            raise UserError(f"the weights lack {missing[0]!r}; they are of another architecture")
-        family = take_apart(model.to(place).eval(), tokenizer)
-        family.tower.to(dtype)
-        return TransformersCaptions(family, tokenizer, preprocessing_of(processor))
-
-
-def preprocessing_of(processor: Any) -> Preprocessing:
-    """An image processor of transformers as our preprocessing; refuses what that cannot say."""
-    size = {name: value for name, value in dict(processor.size).items() if value}
-    is_cropped = getattr(processor, "do_center_crop", False)
-    crop: dict[str, Any] = dict(processor.crop_size) if is_cropped else size
-    side, seen = next(iter(size.values())), crop.get("height", 0)
-    is_known = (
-        size == ({"shortest_edge": side} if is_cropped else {"height": side, "width": side})
-        and crop.get("width") == seen
-        and processor.do_resize
-        and processor.do_rescale
-        and abs(processor.rescale_factor * 255 - 1) < 1e-6
-        and processor.resample in _RESAMPLING
-    )
-    if not is_known:
-        raise UserError(f"this preprocessing is unknown here: {processor.to_dict()}")
-    is_normalised = processor.do_normalize
-    return Preprocessing(
-        size=seen,
-        resize="crop" if is_cropped else "squash",
-        resize_shorter=side,
-        mean=tuple(processor.image_mean) if is_normalised else (0.0, 0.0, 0.0),
-        standard_deviation=tuple(processor.image_std) if is_normalised else (1.0, 1.0, 1.0),
-        interpolation=_RESAMPLING[processor.resample],
-    )
-
-
-def default_search(folder: ModelFolder) -> SearchOptions:
-    """The search of a folder's generation config, or else that of `generate`."""
-    folder.check_family(str(folder.path))
-    path = folder.files / GENERATION
-    given = read_json(path, "generation config") if os.path.isfile(path) else folder.config
-    given = {name: value for name, value in dict(given).items() if value is not None}
-    longest = given.get("max_length", NEW_TOKENS + 1) - 1  # Without the token that starts.
-    options = {
-        "beam": given.get("num_beams", 1),
-        "n_best": given.get("num_return_sequences", 1),
-        "length_normalisation": given.get("length_penalty", 1.0),
-        "minimum_length": given.get("min_new_tokens", max(given.get("min_length", 0) - 1, 0)),
-        "maximum_length": given.get("max_new_tokens", longest),
-    }
-    return from_mapping(SearchOptions, options, str(path))
-
-
-@contextmanager
-def _explained(folder: ModelFolder) -> Iterator[None]:
-    """Makes one sentence of transformers' errors, which are of many kinds."""
-    try:
-        yield
-    except Exception as error:
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
-        raise UserError(f"transformers cannot load {folder.path}: {reason}") from None

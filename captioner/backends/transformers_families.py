@@ -1,16 +1,23 @@
-"""The families of transformers' captioners: which parts compute, and which positions are places."""
+"""Captioners of transformers whose decoder attends to a vision encoder's places.
+
+BLIP, ViT-GPT2 and its like, GIT, Florence-2: which parts compute, and which positions are places.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from captioner.arrays import Array
+from captioner.backends.transformers_captions import OURS, TransformersCaptions
 from captioner.errors import UserError
 
 FIRST_PLACES = {"vit": 1, "deit": 2}
@@ -42,6 +49,11 @@ class CaptionFamily:
     first_place: int = 1
     tokens: str = "decoder_input_ids"
     attentions: str = "cross_attentions"
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the writer's decoder is a part beside its encoder."""
+        return self.tokens == "decoder_input_ids"
 
 
 def blip(model: Any, tokenizer: Any) -> CaptionFamily:
@@ -117,10 +129,87 @@ class _Given(nn.Module):
         return BaseModelOutput(last_hidden_state=pixel_values.squeeze(1))  # (B, M, D)
 
 
-FAMILIES = {
-    "blip": ("BlipForConditionalGeneration", blip),
-    "vision-encoder-decoder": ("VisionEncoderDecoderModel", vision_encoder_decoder),
-    "git": ("GitForCausalLM", git),
-    "florence2": ("Florence2ForConditionalGeneration", florence),
+TAKE_APART: dict[str, Callable[[Any, Any], CaptionFamily]] = {
+    "blip": blip,
+    "vision-encoder-decoder": vision_encoder_decoder,
+    "git": git,
+    "florence2": florence,
 }
-"""By the `model_type` of a config: the class in transformers, and what takes it apart."""
+"""By the `model_type` of a config: what takes the model apart, given its tokenizer."""
+
+
+@dataclass(repr=False, eq=False)
+class FamilyCaptions(TransformersCaptions):
+    """The `CaptionBackend` of a family; `writer` is the family's."""
+
+    family: CaptionFamily
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        family = self.family
+        shape = self.preprocessing.pixels(Image.new("RGB", (64, 48))).shape[1:]
+        if min(shape) < family.patch or family.size not in (None, *shape) or len({*shape}) > 1:
+            given, needed = "x".join(map(str, shape)), family.size or family.patch
+            raise UserError(f"photos of {given} pixels do not fit the vision encoder's {needed}")
+        config = self.writer.generation_config
+        name = "decoder_start_token_id" if family.is_apart else "bos_token_id"
+        start = getattr(config, name)
+        if start is None:
+            raise UserError(f"the generation config names no {name}")
+        self._starts = [each for each in (start, config.forced_bos_token_id) if each is not None]
+
+    @property
+    def lacks(self) -> Sequence[str]:
+        return OURS if self.family.prompted else super().lacks
+
+    @cached_property
+    def map_shape(self) -> tuple[int, int]:
+        side = self.preprocessing.size // self.family.patch
+        return side, side
+
+    @torch.no_grad()
+    def encode(self, pixels: Array) -> Tensor:
+        """Pixels (B, 3, size, size), float32 -> annotation vectors (B, M, D).
+
+        M: the L places of a map, and the positions before them.
+        """
+        family = self.family
+        photos = torch.from_numpy(pixels).to(self.device, next(family.tower.parameters()).dtype)
+        states = family.tower(photos).last_hidden_state.float()
+        annotations = family.after(states) if family.after else states
+        expected = family.first_place + prod(self.map_shape)
+        if (count := annotations.shape[1]) != expected:
+            raise UserError(f"the vision encoder of {self!r} gives {count} places, not {expected}")
+        return annotations
+
+    @torch.no_grad()
+    def prompted(self, annotations: Tensor, is_detailed: bool = False) -> Tensor:
+        """Annotation vectors (B, M, D), in which a prompt may be behind the places."""
+        if self.family.prompted is None:
+            return annotations
+        return self.family.prompted(annotations, is_detailed)
+
+    def most_tokens(self, annotations: Tensor) -> int:
+        places: int = self.writer.config.get_text_config(decoder=True).max_position_embeddings
+        for name, module in self.writer.named_modules():
+            if name.endswith("position_embeddings") and getattr(module, "padding_idx", None):
+                places -= module.padding_idx + 1  # RoBERTa's begin behind its padding.
+        return places - len(self._starts)
+
+    def generate(self, annotations: Tensor, options: dict[str, Any]) -> list[list[int]]:
+        starts = torch.tensor([self._starts[:1]] * len(annotations), device=self.device)  # (B, 1)
+        given = {self.family.tokens: starts, **self.family.memory(annotations)}
+        tokens = self.writer.generate(**given, **options)  # (B n_best, P + T)
+        return tokens[:, len(self._starts) :].tolist()  # type: ignore[no-any-return]
+
+    def force(self, annotations: Tensor, tokens: Tensor) -> tuple[Tensor, Sequence[Tensor], Tensor]:
+        family, starts = self.family, tokens.new_tensor([self._starts]).expand(len(tokens), -1)
+        is_learning = torch.is_grad_enabled()
+        output = self.writer(
+            output_attentions=True,
+            use_cache=False,
+            **{family.tokens: torch.cat([starts, tokens], dim=1)},  # (B, P + T)
+            **family.memory(annotations.detach().requires_grad_(is_learning)),
+        )
+        places = torch.arange(prod(self.map_shape)).view(self.map_shape) + family.first_place
+        return output.logits, output[family.attentions], places

@@ -36,7 +36,13 @@ from captioner.outcomes import (
 )
 from captioner.render.overlay import Region
 from captioner.text.keywords import keywords_of_text
-from captioner.text.languages import ENGLISH, is_english, language_tag, plain_text
+from captioner.text.languages import (
+    ENGLISH,
+    is_english,
+    language_of,
+    language_tag,
+    plain_text,
+)
 from captioner.text.tokenizer import tokenize
 from captioner.vision.images import ImageSource, original_size, photo_name
 from captioner.vision.preprocessing import Preprocessing
@@ -191,12 +197,15 @@ class Captioner:
         return captions
 
     def _caption(self, given: Sentence) -> Caption:
+        attention = given.attention  # (T, L), or (T, rows, columns) of this photo's own maps
+        if attention.ndim == 2:
+            attention = attention.reshape(-1, *self.map_shape)
         return Caption(
             text=sentence(given.words) if given.text is None else given.text,
             words=tuple(given.words),
             log_probability=sum(given.log_probabilities),
             word_log_probabilities=tuple(given.log_probabilities[: len(given.words)]),
-            attention=given.attention.reshape(-1, *self.map_shape),
+            attention=attention,
             score=given.score,
         )
 
@@ -349,7 +358,11 @@ def _check_given(
     words = [tokenize(text) for text in given]
     if [] in words:
         raise UserError(f"the given caption {given[words.index([])]!r} has no words")
-    if lacking := backend.unknown(chain.from_iterable(words)):
+    lacking = backend.unknown(chain.from_iterable(words))
+    for text, each in zip(given, words, strict=True):
+        if lacking and language_of(each) != ENGLISH:
+            raise UserError(f"the given caption {text!r} is not in English, as captions are scored")
+    if lacking:
         note(f"the model does not know {', '.join(lacking)}: scored as its unknown-word token")
 
 

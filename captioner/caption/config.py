@@ -6,7 +6,8 @@ from captioner.caption.confidence import Confidence
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.files import StrPath, read_json
-from captioner.model_folders import CONFIG, TRANSFORMERS, ModelFolder
+from captioner.foreign_models import TRANSFORMERS
+from captioner.model_folders import CONFIG, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.schema import Config, from_mapping
 
@@ -49,7 +50,7 @@ class ModelConfig(CaptionNetworksConfig, CaptionerConfig):
 def captioner_config(folder: ModelFolder) -> CaptionerConfig:
     """The search and the confidence of a model folder, of any backend."""
     if folder.backend == TRANSFORMERS:
-        from captioner.backends.transformers_captions import default_search
+        from captioner.backends.transformers_models import default_search
 
         return CaptionerConfig(search=default_search(folder))
     if folder.backend is None:

@@ -1,13 +1,20 @@
 """`captioner calibrate`, `convert`, `export` and `info`: commands on whole models."""
 
 import argparse
+import re
+from collections import Counter
+from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.errors import UserError
+from captioner.errors import CONTROLS, UserError
 from captioner.files import check_files
 from captioner.model_folders import (
+    CARD,
+    GRAPHS,
+    WEIGHTS,
     ModelFolder,
     is_address,
     model_folder,
@@ -15,6 +22,8 @@ from captioner.model_folders import (
     own_folder,
     pinned,
 )
+from captioner.schema import flat
+from captioner.weight_files import weights_header
 
 
 def add_commands(commands: shared.Commands) -> None:
@@ -199,8 +208,40 @@ def _description(folder: ModelFolder) -> str:
     if folder.kind == "translator":
         translator = load_translator(folder.path)
         sizes = {"source": translator.source, "target": translator.target}
-        return folder.described({name: f"{len(part):,} tokens" for name, part in sizes.items()})
+        return described(folder, {name: f"{len(part):,} tokens" for name, part in sizes.items()})
     words = load(folder.path).backend.vocabulary_size
     backends = ", ".join([*ENGINES["captioner"], *other_backends()])
     known = {"backends": backends, "scores": ", ".join(scores())}
-    return folder.described({"vocabulary": f"{words:,} words", **known})
+    return described(folder, {"vocabulary": f"{words:,} words", **known})
+
+
+def described(folder: ModelFolder, given: Mapping[str, object]) -> str:
+    """A model as text: these facts, config with counts of weights, gist of its card."""
+    config = {name: value for name, value in folder.config.items() if name != "files"}
+    digests = f"{len(folder.digests)}, checked by their digests"
+    counts: Counter[str] = Counter()
+    if folder.has_weights:
+        for name, tensor in weights_header(folder.files / WEIGHTS)[1].items():
+            counts[name.partition(".")[0]] += prod(tensor.shape)
+    weights = [folder.files / name for name in (WEIGHTS, *GRAPHS)]
+    size = sum(path.stat().st_size for path in weights if path.is_file())
+    parts = {name: part for name, part in config.items() if isinstance(part, dict)}
+    plain = {name.replace("_", " "): config[name] for name in config if name not in parts}
+    own = {"model folder": folder.path, "weights": f"{size / 1e6:.1f} MB", "files": digests}
+    facts = {**own, **given, **plain}
+    width = max(15, 2 + max(map(len, facts)))
+    lines = [f"{name:<{width}}{fact}" for name, fact in facts.items()]
+    for name, part in parts.items():
+        count = f"{counts[name]:,} weights" if counts[name] else ""
+        lines += ["", f"{name:<15}{count}".rstrip()]
+        fields = flat({field: value for field, value in part.items() if value is not None})
+        shown = [field for field in fields if ".offsets." not in field]  # One for each word.
+        lines += [f"  {field}: {fields[field]}" for field in shown]
+    card = CONTROLS.sub("", folder.card)
+    text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()  # Fields for hubs.
+    start, section, _ = text.partition("\n## ")
+    if card:
+        lines += ["", start.rstrip()]
+    if section:
+        lines += ["", f"(the whole card: {folder.path / CARD})"]
+    return "\n".join(lines)

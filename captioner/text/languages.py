@@ -61,6 +61,19 @@ def is_function_word(word: str, language: str) -> bool:
     return bool(parts) and _FUNCTION_WORDS.get(code, frozenset()).issuperset(parts)
 
 
+def language_of(words: Sequence[str]) -> str:
+    """The language with most function words in a caption: English in doubt, or German or French.
+
+    Words for people, such as "man" and "son", count as English.
+    """
+    others = [word for word in words if word not in _PEOPLE]
+    counts = {
+        code: sum(is_function_word(word, code) for word in others) for code in _FUNCTION_WORDS
+    }
+    counts[ENGLISH] += len(words) - len(others)
+    return max(counts, key=counts.__getitem__)
+
+
 _LATIN = "[a-zß-öø-ɏ]+(-[a-zß-öø-ɏ]+)*"
 # Thai to Burmese, Khmer, kana and Chinese characters: no spaces between words.
 _UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9d"

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
 from captioner.caption.folder import load_model, save_confidence, save_model
+from captioner.cli.models import described
 from captioner.decoding.rules import ORDER
 from captioner.errors import UserError
 from captioner.model_folders import ModelFolder
@@ -124,7 +125,7 @@ def test_a_model_is_described_with_its_sizes_and_the_start_of_its_card(tiny_mode
     card = "---\nlicense: mit\n---\n\n# A model\n\nIt sees.\n\n## Data\n\nMany photos.\n"
     (tiny_model / "README.md").write_text(card)
     captioner = load_model(tiny_model)
-    lines = (text := ModelFolder(tiny_model).described({"vocabulary": "14 words"})).splitlines()
+    lines = (text := described(ModelFolder(tiny_model), {"vocabulary": "14 words"})).splitlines()
     size = (tiny_model / "model.safetensors").stat().st_size
     assert lines[0] == f"model folder   {tiny_model}"
     assert lines[1] == f"weights        {size / 1e6:.1f} MB"
