@@ -101,9 +101,6 @@ class TransformersCaptions:
         """None: pieces spell every word."""
         return []
 
-    def is_sentence(self, words: Sequence[str]) -> bool:
-        return False
-
     @torch.no_grad()
     def encode(self, pixels: Array) -> Tensor:
         """Pixels (B, 3, size, size), uint8 -> annotation vectors (B, M, D).

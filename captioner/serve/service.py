@@ -23,7 +23,7 @@ from captioner.render.panels import encode_gif
 from captioner.serve import UNDETERMINED, Limits
 from captioner.serve.edits import Edits
 from captioner.text.languages import ENGLISH
-from captioner.translate.translated_captions import avoiding, translate_captions
+from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 from captioner.vision.decoding_process import DecodingPool
@@ -158,9 +158,7 @@ class Service:
             captions += self.captioner.caption_annotations(annotations, search, generator)
         if language == ENGLISH:
             return captions
-        forbidden = self.captioner.forbidden(search)
-        translator = avoiding(self.translators[language], language, forbidden)
-        return translate_captions(captions, translator, language)
+        return translate_captions(captions, self.translators[language], language)
 
     def _translate(
         self, sentences: list[str], search: TranslationSearch, language: str
