@@ -24,6 +24,8 @@ export const makeCaptioner = (ort, description, sessions) => {
   const rules = description.inputs.map((inputs) => Object.fromEntries(Object.entries(inputs).map(
     ([name, { type, shape, values }]) => [name, tensor(type, arrayOf[type](values), ...shape)])));
 
+  const given = rules.length - 1; // The words of a given beginning.
+
   // The first rows of a tensor (1, K, ...).
   const narrow = ({ type, data, dims: [, rows, ...rest] }, width) => {
     const kept = Math.min(rows, width);
@@ -79,7 +81,9 @@ export const makeCaptioner = (ort, description, sessions) => {
     }
     const ofCaption = tokens.slice(0, -1), spoken = ofCaption.map((token) => words[token]);
     const isContent = ofCaption.map((token) => !isFunctionWord.has(token));
-    const judged = confidenceOf(description.confidence, spoken, terms, isContent);
+    // The words of a given beginning count neither for nor against.
+    const judged = confidenceOf(description.confidence, ...[spoken, terms, isContent].map((each) => each.slice(given)));
+    judged.wordConfidence?.unshift(...Array(given).fill(null));
     const likely = (judged.wordConfidence ?? []).filter((value) => value !== null);
     const truth = sum(likely.map((value) => value - description.confidence.least_true));
     return {
