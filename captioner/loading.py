@@ -106,14 +106,12 @@ def load_translation(
     device: torch.device | str = "cpu",
     precision: str = "float32",
     engine: EngineName = "auto",
-    without: frozenset[str] = frozenset(),
 ) -> Translate:
     """Load a translator and return the function that translates captions with it.
 
     language: a tag, such as "de" or "de-CH". translator: by default the packaged one into it.
-    without: English words, see `avoiding`.
     """
-    from captioner.translate.translated_captions import avoiding, translate_captions
+    from captioner.translate.translated_captions import translate_captions
 
     packaged = LANGUAGES.get(language.partition("-")[0])
     if translator is None and packaged is None:
@@ -124,7 +122,6 @@ def load_translation(
         loaded = _packaged(packaged, device, precision, engine)
     else:
         loaded = load_translator(translator, device, precision, engine)
-    loaded = avoiding(loaded, language, without)
     return partial(translate_captions, translator=loaded, language=language)
 
 

@@ -44,8 +44,7 @@ VOCABULARY = "vocabulary.json"  # A captioner's, or a translator's for both side
 SOURCE, TARGET = "source.json", "target.json"  # The vocabularies of a translator's sides.
 VOCABULARIES = (VOCABULARY, SOURCE, TARGET)
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
-NGRAMS_FILE = "ngrams.bin"  # Beside exported graphs: `ngram_table`, little-endian int64.
-FILES = (WEIGHTS, CONFIG, *VOCABULARIES, CARD, *GRAPHS, NGRAMS_FILE)
+FILES = (WEIGHTS, CONFIG, *VOCABULARIES, CARD, *GRAPHS)
 """No other file is downloaded."""
 
 _BACKENDS = "captioner.backends"
@@ -201,7 +200,7 @@ class ModelFolder:
         graphs: the contents of their files, all of which the config lists.
         """
         given = graphs or {}
-        listed = [name for name in (*VOCABULARIES, NGRAMS_FILE) if name in self.digests]
+        listed = [name for name in VOCABULARIES if name in self.digests]
         for name in (*given, *listed):
             if self.digests.get(name) != file_digest(self.files / name, given.get(name)):
                 problem = f"is damaged, or of another model than {CONFIG} (its digest is another)"

@@ -15,7 +15,7 @@ from captioner.files import (
     temporary_path,
     write_json,
 )
-from captioner.model_folders import CARD, CONFIG, FILES, GRAPHS, NGRAMS_FILE, SAVED, file_digest
+from captioner.model_folders import CARD, CONFIG, FILES, GRAPHS, SAVED, file_digest
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def saving(folder: Path) -> Iterator[Path]:
 
 
 def _replace_by(saved: Path) -> None:
-    for name in (*GRAPHS, NGRAMS_FILE):
+    for name in GRAPHS:
         if not (saved / name).exists():  # They are of the model before.
             (saved.parent / name).unlink(missing_ok=True)
     copy_model(saved, saved.parent)

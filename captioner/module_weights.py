@@ -35,17 +35,15 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def load_weights(
-    module: nn.Module, path: Path, others: Sequence[str] = (), digest: str | None = None
-) -> dict[str, Tensor]:
-    """`fill` a module on the device `meta` from a file; returns the tensors named in `others`.
+    module: nn.Module, path: Path, unread: Sequence[str] = (), digest: str | None = None
+) -> None:
+    """`fill` a module on the device `meta` from a file.
 
-    digest: of the tensors; by default the file's own.
+    unread: tensors that it may have besides. digest: of the tensors; by default the file's own.
     """
     check_memory(_size(module), f"the model in {path.parent}")
     tensors = read_tensors(path, digest)
-    rest = {name: tensors.pop(name) for name in others if name in tensors}
-    fill(module, tensors, path)
-    return rest
+    fill(module, {name: each for name, each in tensors.items() if name not in unread}, path)
 
 
 def make_trainable(make: Callable[[], Module], what: str) -> Module:

@@ -14,7 +14,6 @@ import pytest
 import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from torch import Tensor
 from translation_samples import CONFIGS
 
 from captioner.backends.torch_captions import TorchCaptions
@@ -23,7 +22,6 @@ from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
 from captioner.decoding.options import SearchOptions, TranslationSearch
-from captioner.decoding.rules import ngram_keys, ngram_table
 from captioner.library import Library, Words
 from captioner.library.merge import Merged, merged
 from captioner.library.xmp import Packet
@@ -56,19 +54,6 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
         for record in map(json.loads, (folder / "log.jsonl").read_text().splitlines())
         if "run" not in record
     ]
-
-
-def table_of(ngrams: Tensor, words: int) -> Tensor:
-    """The table of n-grams (N, 4)."""
-    keys = np.unique(ngram_keys(list(ngrams.numpy().T), words))
-    return torch.from_numpy(ngram_table(keys, words))
-
-
-def some_ngrams(words: int, share: float) -> Tensor:
-    """The table of a share of the 4-grams of a vocabulary, drawn at random; few words clash."""
-    chances = torch.rand((words,) * 4, generator=torch.Generator().manual_seed(0))
-    chances[2:, Vocabulary.start, Vocabulary.start] *= 10
-    return table_of((chances < share).nonzero(), words)
 
 
 def change_config(folder: Path, change: Callable[[Any], object]) -> None:

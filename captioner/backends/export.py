@@ -22,7 +22,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 from onnxscript import opset18
 from torch import Tensor, nn
@@ -38,11 +37,11 @@ from captioner.decoding.constraints import BLOCKED
 from captioner.decoding.loop import Beam, BeamSearch, advance
 from captioner.decoding.options import AnySearch
 from captioner.decoding.protocol import State, map_state, select_rows
-from captioner.decoding.rules import Constraints, Rules, ngram_table, table_file
+from captioner.decoding.rules import Constraints, Rules
 from captioner.decoding.search import StepChoices
 from captioner.errors import UserError, refuse_errors
 from captioner.files import write_bytes
-from captioner.model_folders import NGRAMS_FILE, WEIGHTS, ModelFolder
+from captioner.model_folders import WEIGHTS, ModelFolder
 from captioner.model_saving import copy_model, saving
 from captioner.models.caption_decoder import CaptionDecoder
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
@@ -93,14 +92,12 @@ def write_graphs(folder: Path) -> str:
 
 
 def captioner_graphs(model: TorchCaptions, precision: Precision = "float32") -> dict[str, bytes]:
-    """The files, by name, of graphs that hold the weights of a captioner, and of its n-grams."""
+    """The files, by name, of graphs that hold the weights of a captioner."""
     files = {}
     for name, graph in _of_captioner(model).items():
         if precision != "float32":
             store_weights(graph.graph)
         files[name] = _content(name, graph)
-    if model.ngrams is not None:
-        files[NGRAMS_FILE] = table_file(model.ngrams.cpu().numpy(), len(model.vocabulary))
     return files
 
 
@@ -127,9 +124,7 @@ def _of_captioner(model: TorchCaptions) -> dict[str, ModelProto]:
         def examples(batch: int, _: int) -> dict[str, Tensor]:
             return {"annotations": encoder(torch.rand(batch, 3, size, size))}
 
-        has_ngrams = model.ngrams is not None
-        sizes: Sizes = [{0: "batch"}]
-        searching = _search_graphs(decoder, decoder.remember, examples, sizes, has_ngrams)
+        searching = _search_graphs(decoder, decoder.remember, examples, [{0: "batch"}])
         return {ENCODER: graph, **searching}
 
 
@@ -143,7 +138,7 @@ def _of_translator(folder: ModelFolder) -> dict[str, ModelProto]:
 
     with _quiet(), torch.no_grad():
         sizes: Sizes = [{0: "batch", 1: "source"}] * 2
-        return _search_graphs(model, model.remember, examples, sizes, has_ngrams=False)
+        return _search_graphs(model, model.remember, examples, sizes)
 
 
 class _Leaf(NamedTuple):
@@ -199,7 +194,6 @@ def _search_graphs(
     remember: Callable[..., Memory],
     examples: Callable[[int, int], dict[str, Tensor]],
     start_sizes: Sizes,
-    has_ngrams: bool,
 ) -> dict[str, ModelProto]:
     """The graphs of start and step.
 
@@ -236,13 +230,11 @@ def _search_graphs(
     outputs = names[: len(start(*inputs.values()))]
     return {
         START: _graph(_Search(decoder, start), inputs, outputs, start_sizes),
-        STEP: _step_graph(decoder, state, names, sizes, has_ngrams),
+        STEP: _step_graph(decoder, state, names, sizes),
     }
 
 
-def _step_graph(
-    decoder: _Decoder, state: State, names: list[str], sizes: Sizes, has_ngrams: bool
-) -> ModelProto:
+def _step_graph(decoder: _Decoder, state: State, names: list[str], sizes: Sizes) -> ModelProto:
     """The graph of a step, which takes the beam, the rules of the search and a state.
 
     names, sizes: of the tensors of the state, which is an example.
@@ -254,8 +246,7 @@ def _step_graph(
     step = decoder.step(tokens, state)
     example = AnySearch(maximum_length=20, block_ngrams=3, repeat_distance=2)
     vocabulary_size = step.logits.shape[-1]
-    table = ngram_table(np.arange(9), vocabulary_size) if has_ngrams else None
-    rules = Constraints(example, ngram_table=table).rules(vocabulary_size).inputs()
+    rules = Constraints(example, phrases=((1, 2, 3),) * 2).rules(vocabulary_size).inputs()
     beam: dict[str, tuple[Tensor, dict[int, str]]] = {
         "history": (tokens.unsqueeze(-1).repeat(1, 1, 3), {**rows, 2: "written"}),
         "totals": (torch.zeros(tokens.shape), rows),
@@ -265,9 +256,9 @@ def _step_graph(
         "length_normalisation": (torch.tensor(1.0), {}),
     }
     for name, array in rules.items():
-        tensor = torch.as_tensor(array)
-        is_of_words = tensor.dtype == torch.bool  # (V,)
-        beam[name] = (tensor, {} if is_of_words else dict.fromkeys(range(tensor.dim()), name))
+        sizes_of_rule = enumerate(array.shape)
+        axes = {axis: f"{name}_{axis}" for axis, size in sizes_of_rule if size != vocabulary_size}
+        beam[name] = (torch.as_tensor(array), axes)
     pairs = zip(leaves, _leaves(step.state), strict=True)
     changed = [place for place, (one, other) in enumerate(pairs) if one.tensor is not other.tensor]
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -24,13 +21,12 @@ from captioner.backends.graphs import (
     search_inputs,
 )
 from captioner.backends.protocol import Sentence, Words
-from captioner.backends.vocabulary_search import NGRAMS, VocabularyCaptions
+from captioner.backends.vocabulary_search import VocabularyCaptions
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import PLACES, Constraints, ngram_keys, ngram_table, sentence_keys
+from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Hypothesis
-from captioner.errors import GraphError, UserError
-from captioner.files import read_bytes
-from captioner.model_folders import CONFIG, GRAPHS, NGRAMS_FILE, VOCABULARY, ModelFolder
+from captioner.errors import GraphError
+from captioner.model_folders import CONFIG, GRAPHS, VOCABULARY, ModelFolder
 from captioner.models.caption_config import CaptionNetworksConfig
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
@@ -43,8 +39,7 @@ _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's cach
 class GraphCaptions(VocabularyCaptions):
     """The `CaptionBackend` of a folder's graphs. threads: of each graph.
 
-    graphs: encoder, start and step, by their number of threads. shape: L, D. ngrams: the table of
-    `Rules`.
+    graphs: encoder, start and step, by their number of threads. shape: L, D.
     """
 
     engine: ClassVar[str] = "graphs"
@@ -56,7 +51,6 @@ class GraphCaptions(VocabularyCaptions):
     preprocessing: Preprocessing
     map_shape: tuple[int, int]
     shape: tuple[int, int]
-    ngrams: Array | None
     threads: int
     graphs: dict[int, list[Graph]] = field(default_factory=dict)
 
@@ -113,12 +107,9 @@ class GraphCaptions(VocabularyCaptions):
 
     def _forced(self, annotations: Array, words: Words) -> Sentence:
         """Annotation vectors (1, L, D) and the T words of a caption -> their scores."""
-        vocabulary, size, length = self.vocabulary, len(self.vocabulary), len(words)
-        begin = tuple(vocabulary.encode(words))
-        keys = sentence_keys([*begin, vocabulary.end], size)
+        begin, length = tuple(self.vocabulary.encode(words)), len(words)
         exact = SearchOptions(beam=1, minimum_length=length, maximum_length=length)
-        constraints = Constraints(exact, ngram_table=ngram_table(keys, size), begin=begin)
-        ((found,),) = self._search(annotations, constraints)
+        ((found,),) = self._search(annotations, Constraints(exact, begin=begin))
         if len(found.tokens) != length:
             raise ValueError("a step that ignores what it is given")
         return Sentence(list(words), found.token_log_probabilities, found.attention)
@@ -128,42 +119,23 @@ def open_captions(folder: ModelFolder) -> GraphCaptions:
     """The backend of a model folder with graphs, which are of its config and vocabulary."""
     files, weights, threads = folder.files, folder.tensors(), default_threads()
     vocabulary = Vocabulary.load(files / VOCABULARY)
-    with ThreadPoolExecutor(1) as builder:
-        built = builder.submit(_stored_ngrams, files, weights, len(vocabulary))
-        graphs = open_graphs(folder, GRAPHS, threads, weights)
-        table = built.result()
+    graphs = open_graphs(folder, GRAPHS, threads, weights)
     config = folder.read("captioner", CaptionNetworksConfig)
     with graph_errors(files):
         encoder, _, step = graphs
         rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
         shape = rows * columns, config.decoder.memory_size  # L, D
-        if table is not None and len(table) < len(vocabulary) + PLACES:
-            raise GraphError(f"{files / NGRAMS_FILE} is damaged; export the captioner again")
-        sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
+        sizes = encoder.inputs["pixels"].shape[-1], step.inputs["classes"].shape[0]
         annotations = tuple(encoder.outputs["annotations"].shape[1:])
     expected = config.preprocessing.size, len(vocabulary), shape
     if (*sizes, annotations) != expected or rows < 1:
         raise GraphError(f"{files}: the graphs are of another {CONFIG} or {VOCABULARY}")
-    if "ngram_table" in step.inputs and table is None:
-        raise UserError(f"{files / NGRAMS_FILE} does not exist; export the captioner again")
     return GraphCaptions(
         folder=folder,
         vocabulary=vocabulary,
         preprocessing=config.preprocessing,
         map_shape=(rows, columns),
         shape=shape,
-        ngrams=table,
         threads=threads,
         graphs={threads: graphs},
     )
-
-
-def _stored_ngrams(files: Path, weights: Mapping[str, Array], vocabulary_size: int) -> Array | None:
-    """The table of a folder's n-grams; None without any."""
-    if NGRAMS in weights:
-        first, *others = weights[NGRAMS].T  # (N,) each of ORDER
-        keys = ngram_keys([first.astype(np.int64), *others], vocabulary_size)  # (N,)
-        return ngram_table(keys, vocabulary_size)
-    if not weights and os.path.isfile(files / NGRAMS_FILE):
-        return np.frombuffer(read_bytes(files / NGRAMS_FILE, "n-grams"), "<i8")
-    return None

@@ -152,8 +152,7 @@ class GraphStepper:
     ) -> None:
         self._step = step
         self._state = start.run(inputs)
-        taken = step.inputs.keys() & rules[0].keys()
-        self._rules = [{name: of_step[name] for name in taken} for of_step in rules]
+        self._rules = rules
         self.batch_size = len(next(iter(inputs.values())))
 
     def start(self) -> dict[str, Array]:

@@ -95,9 +95,6 @@ class CaptionBackend(Backend, Protocol):
     def unknown(self, words: Iterable[str]) -> list[str]:
         """Those words, each once, for which it has the unknown-word token alone."""
 
-    def is_sentence(self, words: Sequence[str]) -> bool:
-        """Whether people wrote all n-grams of a caption; False of a model without n-grams."""
-
     def for_workers(self, workers: int) -> "CaptionBackend":
         """This backend, for so many threads that caption a batch each; 0: the caller alone."""
 
@@ -138,11 +135,9 @@ def check_search(backend: Backend, search: AnySearch) -> None:
         begin, most = tokenize(search.begin), search.maximum_length
         if len(begin) > most:
             raise UserError(f"begin has more words than maximum_length, {most}")
-        lacking = {*backend.unknown(begin), *search.forbidden_words & {*begin}}  # type: ignore[attr-defined]
+        lacking = {*backend.unknown(begin), *search.forbidden_in(begin)}
         if lacking:
             raise UserError(f"begin has words that cannot be said: {', '.join(sorted(lacking))}")
-        if hasattr(backend, "constraints"):  # Of n-grams.
-            backend.constraints(search)
 
 
 def new_generator(backend: Backend, search: AnySearch) -> Generator:

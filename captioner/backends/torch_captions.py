@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
@@ -14,10 +13,9 @@ from torch.nn.utils.rnn import pad_sequence
 from captioner import cpu
 from captioner.arrays import Array, Values
 from captioner.backends.protocol import CaptionBackend, Sentence, Words
-from captioner.backends.vocabulary_search import NGRAMS, VocabularyCaptions
+from captioner.backends.vocabulary_search import VocabularyCaptions
 from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.rules import ORDER, ngram_keys, ngram_table
 from captioner.devices import choose_device, choose_precision
 from captioner.errors import UserError
 from captioner.memory_limits import check_memory
@@ -32,6 +30,7 @@ from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import make_encoder
 from captioner.vision.preprocessing import Preprocessing
 
+_NGRAMS = "ngrams"  # A tensor of older models' weights, left unread.
 _PIXEL = 2 * 64 * 4  # Bytes of a VGG's first two feature maps, the largest.
 _DECODERS: dict[str, Callable[[Any, int], CaptionDecoder]] = {
     "lstm": ShowAttendTellDecoder,
@@ -51,7 +50,6 @@ class TorchCaptions(VocabularyCaptions):
     decoder: CaptionDecoder
     vocabulary: Vocabulary
     preprocessing: Preprocessing
-    ngrams: Tensor | None = None
 
     def __post_init__(self) -> None:
         needed = self.encoder.annotation_size
@@ -84,7 +82,6 @@ class TorchCaptions(VocabularyCaptions):
         """Move the weights to a device, in place; returns itself."""
         self.encoder.to(device)
         self.decoder.to(device)
-        self.ngrams = None if self.ngrams is None else self.ngrams.to(device)
         return self
 
     def for_inference(self, precision: torch.dtype = torch.float32) -> TorchCaptions:
@@ -170,18 +167,9 @@ def load_networks(folder: ModelFolder) -> TorchCaptions:
         f"{files / CONFIG}: a photo of preprocessing.size {config.preprocessing.size}",
     )
     model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
-    others = load_weights(model, files / WEIGHTS, [NGRAMS], folder.digests.get(WEIGHTS))
-    table = None
-    if others:
-        ngrams, words = others[NGRAMS], len(vocabulary)
-        has_ngrams = ngrams.shape[1:] == (ORDER,) and not ngrams.is_floating_point() and len(ngrams)
-        if not has_ngrams or not 0 <= int(ngrams.min()) <= int(ngrams.max()) < words:
-            problem = f"tensor {NGRAMS!r} does not hold {ORDER}-grams of {words} words"
-            raise UserError(f"{files / WEIGHTS}: {problem}")
-        columns = list(ngrams.numpy().astype(np.int64).T)  # (N,) each
-        table = torch.from_numpy(ngram_table(ngram_keys(columns, words), words))
+    load_weights(model, files / WEIGHTS, [_NGRAMS], folder.digests.get(WEIGHTS))
     try:
-        return TorchCaptions(encoder, decoder, vocabulary, config.preprocessing, table)
+        return TorchCaptions(encoder, decoder, vocabulary, config.preprocessing)
     except UserError as error:
         raise UserError(f"{files / CONFIG}: {error}") from None
 

@@ -134,9 +134,6 @@ class TransformersCaptions:
         """None: pieces spell every word."""
         return []
 
-    def is_sentence(self, words: Sequence[str]) -> bool:
-        return False
-
     def prompted(self, annotations: Any, is_detailed: bool = False) -> Any:
         """The annotations, in which a prompt may be behind the places."""
         return annotations

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import chain, repeat
 from typing import Any, Literal, NamedTuple, overload
 
@@ -180,7 +179,8 @@ class Captioner:
             raise UserError("'cautious' needs a model with word confidences: captioner calibrate")
         if confidence is None:
             return captions
-        captions = confidence.judge(captions)
+        given = len(tokenize(search.begin))
+        captions = confidence.judge(captions, given)
         if weight:
             captions = [
                 replace(each, score=(each.score or 0) + weight * confidence.likely_truth(each))
@@ -190,9 +190,7 @@ class Captioner:
             order = sorted(pairs, key=lambda pair: (pair[0].cut, -(pair[1].score or 0)))
             captions = [caption for _, caption in order]
         if search.cautious:
-            is_known = self.backend.is_sentence
-            is_sentence = cache(lambda words: search.allows(words) and is_known(words))
-            chosen = cautious_caption(captions, is_sentence, confidence.cautious)
+            chosen = cautious_caption(captions, confidence.cautious, given)
             captions = [chosen, *(each for each in captions if each.text != chosen.text)]
         return captions
 
@@ -267,15 +265,12 @@ class Captioner:
             return None
         if self.load_translation is None:
             raise UserError("captions are in English: captioner.load gives one that translates")
-        return self.load_translation(tag, translator, without=self.forbidden(search))
-
-    def forbidden(self, search: SearchOptions) -> frozenset[str]:
-        """The words of `without`, and their plurals, that the model knows."""
-        return search.forbidden_words.difference(self.backend.unknown(search.forbidden_words))
+        search.refuse_translation()
+        return self.load_translation(tag, translator)
 
     def lacking_sentence(self, search: SearchOptions) -> str:
         """Names the words of `without` that the model lacks; "" without any."""
-        lacking = self.backend.unknown(search.without.split())
+        lacking = self.backend.unknown(search.without.replace(",", " ").split())
         if not lacking:
             return ""
         return f"'without' changes nothing for words that the model lacks: {', '.join(lacking)}"

@@ -62,10 +62,6 @@ class Caution(Config):
     nothing_true: float = Field(
         3.0, ge=0, description="penalty, in true words, on a caption without a true word"
     )
-    sure_of_a_person: Probability = Field(0.8, description='confidence from which on "man" stays')
-    still_a_person: Probability = Field(
-        0.85, description='share of photos with a person among those where "man" is false'
-    )
 
 
 class Confidence(Config):
@@ -78,14 +74,22 @@ class Confidence(Config):
     least_true: Probability = Field(0.4, description="confidence above which a word raises a rank")
     cautious: Caution = Field(default_factory=Caution, description="of cautious captions")
 
-    def judge(self, captions: Sequence[Caption]) -> list[Caption]:
-        """Captions with `confidence`, `sure` and, if the model has any, `word_confidence` set."""
-        scores = confidences(regressors(captions), self.weights).tolist()
-        judged = [
-            replace(caption, confidence=score, sure=score >= self.unsure_below)
-            for caption, score in zip(captions, scores, strict=True)
-        ]
-        return [replace(caption, word_confidence=self._of_words(caption)) for caption in judged]
+    def judge(self, captions: Sequence[Caption], given: int = 0) -> list[Caption]:
+        """Captions with `confidence`, `sure` and, if the model has any, `word_confidence` set.
+
+        given: how many words at the beginning a person gave, which have no confidence and count
+        neither for nor against the caption's.
+        """
+        free = [_without_beginning(caption, given) for caption in captions]
+        scores = confidences(regressors(free), self.weights).tolist()
+        judged = []
+        for caption, rest, score in zip(captions, free, scores, strict=True):
+            of_words = self._of_words(replace(rest, confidence=score))
+            if of_words is not None:
+                of_words = (None,) * given + of_words
+            sure = score >= self.unsure_below
+            judged.append(replace(caption, confidence=score, sure=sure, word_confidence=of_words))
+        return judged
 
     def likely_truth(self, caption: Caption) -> float:
         """The sum of the word confidences above `least_true`; 0 without word confidences."""
@@ -101,6 +105,17 @@ class Confidence(Config):
         logits = weights.intercept + word_regressors([caption]) @ np.array(slopes)  # (W,)
         scores = iter(_logistic(logits + np.array(offsets)).tolist())
         return tuple(None if word in FUNCTION_WORDS else next(scores) for word in caption.words)
+
+
+def _without_beginning(caption: Caption, count: int) -> Caption:
+    """The caption without its first words, for its regressors."""
+    terms = caption.word_log_probabilities
+    return replace(
+        caption,
+        words=caption.words[count:],
+        word_log_probabilities=terms[count:],
+        log_probability=caption.log_probability - sum(terms[:count]),
+    )
 
 
 def regressors(captions: Sequence[Caption]) -> Array:

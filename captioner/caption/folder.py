@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from captioner.backends.torch_captions import load_networks, networks_of
-from captioner.backends.vocabulary_search import NGRAMS
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
 from captioner.caption.config import Calibration, ModelConfig
-from captioner.decoding.constraints import ngrams_of_table
 from captioner.errors import UserError
 from captioner.files import StrPath, read_json, write_bytes, write_json, write_text
 from captioner.model_folders import (
@@ -41,10 +39,6 @@ def save_model(captioner: Captioner, folder: StrPath, dtype: torch.dtype = torch
     """Write a captioner to a folder; after a stop, the old model loads or the new one."""
     networks = networks_of(captioner.backend)
     tensors = named_tensors({"encoder": networks.encoder, "decoder": networks.decoder}, dtype)
-    if networks.ngrams is not None:
-        words = len(networks.vocabulary)
-        ngrams = ngrams_of_table(networks.ngrams.cpu(), words)  # (N, ORDER)
-        tensors[NGRAMS] = ngrams.short() if words < 2**15 else ngrams
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, tensors)
         _save_description(captioner, files)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.decoding.rules import IMPOSSIBLE, LIKELIEST, ORDER, PLACES, Rules
+from captioner.decoding.rules import ANY, IMPOSSIBLE, Rules
 
 BLOCKED = float("-inf")
 
@@ -13,7 +13,9 @@ BLOCKED = float("-inf")
 def to_device(rules: Rules, device: torch.device) -> Rules:
     """The rules as tensors on a device and as numbers, without those that are off."""
     if not rules.repeat_distance:
-        rules = rules._replace(repeatable=None, repeat_distance=None)
+        rules = rules._replace(repeatable=None, repeat_distance=None, classes=None)
+    if not len(rules.phrases):
+        rules = rules._replace(phrases=None)
     if rules.context.max(initial=0) > rules.maximum_length:
         rules = rules._replace(context=None)
     given = {
@@ -38,19 +40,19 @@ def block(rules: Rules, log_probabilities: Tensor, history: Tensor, end: int) ->
     penalties = torch.where(rules.forbidden | is_last, BLOCKED, 0.0)  # (V,)
     penalties[end] = _where(is_early, BLOCKED, 0.0)
     log_probabilities += penalties  # 3 times as fast as a fill.
-    if rules.ngram_table is not None:
-        _block_unknown_ngrams(log_probabilities, history, rules.ngram_table)
-    repeats = None  # (B, K, 1 + t), tokens of the history that may not follow it.
+    if rules.phrases is not None:
+        _block_phrases(log_probabilities, history, rules.phrases)
     if rules.context is not None:
-        repeats = _completes_ngram(history, rules.context)
+        repeats = _completes_ngram(history, rules.context)[..., 1:]  # (B, K, t)
+        log_probabilities.scatter_add_(-1, history[..., 1:], _penalties(repeats))
     if rules.repeatable is not None:
-        places = torch.arange(history.shape[-1], device=history.device)  # (1 + t)
-        is_recent = places + rules.repeat_distance > length  # (1 + t)
-        is_repeated = is_recent & ~rules.repeatable.take(history)
-        repeats = is_repeated if repeats is None else repeats | is_repeated
-    if repeats is not None:
-        penalties = torch.where(repeats[..., 1:], BLOCKED, 0.0).to(log_probabilities.dtype)
-        log_probabilities.scatter_add_(-1, history[..., 1:], penalties)  # Not of the start token.
+        written = history[..., 1:]  # (B, K, t), without the start token
+        places = torch.arange(history.shape[-1], device=history.device)[1:]  # (t)
+        is_recent = places + rules.repeat_distance > length  # (t)
+        repeats = is_recent & ~rules.repeatable.take(written)  # (B, K, t)
+        of_class = torch.zeros_like(log_probabilities)
+        of_class.scatter_add_(-1, rules.classes.take(written), _penalties(repeats))
+        log_probabilities += of_class[..., rules.classes]
     nothing_left = log_probabilities.amax(dim=-1) == BLOCKED  # (B, K)
     at_end = log_probabilities[..., end]  # (B, K)
     log_probabilities[..., end] = torch.where(nothing_left, ending, at_end)
@@ -63,25 +65,20 @@ def _where(condition: bool | Tensor, one: Any, other: Any) -> Any:
     return one if condition else other
 
 
-def _block_unknown_ngrams(log_probabilities: Tensor, history: Tensor, table: Tensor) -> None:
-    """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
-    is_word = torch.arange(history.shape[-1], device=history.device) > 0  # (1 + t)
-    size, device = log_probabilities.shape[-1], history.device
-    start = history[..., :1]  # (B, K, 1)
-    before = torch.cat([start, start, history], dim=-1)[..., 1 - ORDER :]  # (B, K, n - 1)
-    newest = (before * size ** torch.arange(ORDER - 1, 0, -1, device=device)).sum(-1, keepdim=True)
-    clashes = history * size**3 + start * (size**2 + size)  # (B, K, 1 + t)
-    # The n-grams' keys without the last token, the newest in place of the start token's.
-    keys = torch.where(is_word, clashes, newest)[:, :, None, :, None]  # (B, K, 1, 1 + t, 1)
-    likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, C)
-    last = tokens[:, :, None, None]  # (B, K, 1, 1, C)
-    moduli = table.shape[0] - (size + torch.arange(PLACES, device=device))[:, None, None]
-    places = keys % moduli + last  # (B, K, PLACES, 1 + t, C)
-    is_known = table.take(places) == keys + last  # (B, K, PLACES, 1 + t, C)
-    kinds = torch.where(is_word, 2, 1).unsqueeze(-1)  # (1 + t, 1): 2 of a clash
-    found = torch.where(is_known, kinds, 0).amax(dim=(2, 3))  # (B, K, C)
-    kept = torch.where(found == 1, likeliest, BLOCKED)
-    log_probabilities.fill_(BLOCKED).scatter_(-1, tokens, kept)
+def _penalties(is_blocked: Tensor) -> Tensor:
+    """What is added to log-probabilities."""
+    return torch.where(is_blocked, BLOCKED, 0.0)
+
+
+def _block_phrases(log_probabilities: Tensor, history: Tensor, phrases: Tensor) -> None:
+    """Block the last token of each phrase (P, M) whose other tokens end the history."""
+    before = phrases[:, :-1]  # (P, M - 1)
+    places = torch.arange(before.shape[-1], device=history.device)
+    places = places + (history.shape[-1] - before.shape[-1])  # (M - 1), of the newest tokens
+    newest = history[..., places.clamp(min=0)].unsqueeze(-2)  # (B, K, 1, M - 1)
+    is_same = (newest == before) & (places >= 1)  # (B, K, P, M - 1)
+    follows = (is_same | (before == ANY)).all(dim=-1)  # (B, K, P)
+    log_probabilities.scatter_add_(-1, phrases[:, -1].expand_as(follows), _penalties(follows))
 
 
 def _completes_ngram(history: Tensor, context: Tensor) -> Tensor:
@@ -91,10 +88,3 @@ def _completes_ngram(history: Tensor, context: Tensor) -> Tensor:
     contexts = history[..., before.clamp(min=0)]  # (B, K, 2 + t, n - 1), the newest last
     is_same = (contexts == contexts[..., -1:, :]) & (before >= 1)
     return is_same[..., :-1, :].all(dim=-1)  # (B, K, 1 + t)
-
-
-def ngrams_of_table(table: Tensor, vocabulary_size: int) -> Tensor:
-    """The n-grams of a table, sorted: (N, ORDER)."""
-    keys: Tensor = torch.unique(table[table >= 0])  # (N,)
-    powers = vocabulary_size ** torch.arange(ORDER - 1, -1, -1, device=keys.device)  # (ORDER,)
-    return keys[:, None] // powers % vocabulary_size  # (N, ORDER)

@@ -1,6 +1,6 @@
 """The options of a search, for every model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -29,7 +29,7 @@ class AnySearch(Config):
     maximum_length: Length = Field(40, description="most tokens of a result, cut off there")
     block_ngrams: TokenCount = Field(0, description="no sequence of so many tokens twice; 0: off")
     repeat_distance: TokenCount = Field(
-        0, description="do not repeat a token within so many, function words aside; 0: off"
+        0, description="no word, plural or synonym again within so many tokens; 0: off"
     )
     sample: bool = Field(False, description="draw results instead of searching; needs torch")
     temperature: float = Field(1.0, gt=0, le=1_000, description="of sampling; below 1 is safer")
@@ -64,16 +64,17 @@ def _as_text(given: object) -> object:
     return ",".join(map(str, given)) if isinstance(given, list | tuple | set | frozenset) else given
 
 
-def _sorted_words(text: str) -> str:
-    """The words of a text with commas; of "man's" the man alone."""
-    return " ".join(sorted({*tokenize(text.replace(",", " "))} - {"'s"}))
+def _sorted_phrases(text: str) -> str:
+    """The phrases of a text with commas, in tokens; of "man's" the man alone."""
+    phrases = {f" {' '.join(tokenize(phrase))}".removesuffix(" 's") for phrase in text.split(",")}
+    return ",".join(sorted(phrase.strip() for phrase in phrases if phrase.strip()))
 
 
 class SearchOptions(AnySearch):
     """How captions are searched for."""
 
-    without: Annotated[str, BeforeValidator(_as_text), AfterValidator(_sorted_words)] = Field(
-        "", max_length=1_000, title="WORDS", description="never said, nor plurals: man,woman"
+    without: Annotated[str, BeforeValidator(_as_text), AfterValidator(_sorted_phrases)] = Field(
+        "", max_length=1_000, title="WORDS", description="never said, nor plurals: man,hot dog"
     )
     begin: str = Field("", title="TEXT", description="how English captions begin: 'a photo of'")
     truth_weight: float = Field(
@@ -86,14 +87,22 @@ class SearchOptions(AnySearch):
     detailed: bool = Field(False, description="a caption of several sentences; of Florence-2")
 
     @property
-    def forbidden_words(self) -> frozenset[str]:
-        """The words of `without`, and their plurals."""
-        return frozenset().union(*map(word_forms, self.without.split()))
+    def forbidden_phrases(self) -> frozenset[str]:
+        """The phrases of `without`, in tokens, and those whose last word is a plural."""
+        phrases = (phrase.split() for phrase in self.without.split(",") if phrase)
+        return frozenset(
+            " ".join([*first, form]) for *first, last in phrases for form in word_forms(last)
+        )
 
-    def allows(self, words: Sequence[str]) -> bool:
-        """Whether a caption of these words begins as asked for, without forbidden ones."""
-        begins = [*words][: len(begin := tokenize(self.begin))] == begin
-        return begins and self.forbidden_words.isdisjoint(words)
+    def refuse_translation(self) -> None:
+        """Raise `UserError` for `without`: a translation may say what its caption does not."""
+        if self.without:
+            raise UserError("'without' is for captions in English: leave it or the language out")
+
+    def forbidden_in(self, words: Iterable[str]) -> set[str]:
+        """Those of `forbidden_phrases` that a caption of these words has."""
+        text = f" {' '.join(words)} "
+        return {phrase for phrase in self.forbidden_phrases if f" {phrase} " in text}
 
 
 class TranslationSearch(AnySearch):

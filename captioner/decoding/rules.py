@@ -1,6 +1,5 @@
 """The rules of a search, declared once: torch, the graphs and the page take these arrays."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -8,19 +7,13 @@ import numpy as np
 
 from captioner.arrays import Array, Values
 from captioner.decoding.options import AnySearch
-from captioner.text.vocabulary import Vocabulary
 
-ORDER = 4
-"""The n of the n-grams that a search keeps to. Triples would allow "playing on a basketball":
-people write "playing on a" and "on a basketball court"."""
-LIKELIEST = 64  # Tokens of a step that are looked up among the n-grams.
-PLACES = 3  # Of an n-gram in a table.
 IMPOSSIBLE = -1e4
 """Floor on an end token's log-probability where nothing else is left; finite, so that the
 hypothesis can be ranked and saved as JSON."""
 
-_MOST_ROUNDS = 1000  # Of a table, before it gets larger; half a million keys take 300.
-_CHUNK = 2**15  # Keys of a round, which a CPU's caches hold.
+ANY = -1
+"""Pads a phrase on the left: it matches every token, and the place before the first."""
 
 
 class Rules(NamedTuple):
@@ -44,7 +37,10 @@ class Rules(NamedTuple):
     """(V,) boolean: tokens exempt from `repeat_distance` (articles, prepositions)."""
 
     repeat_distance: Values
-    """() integer: a token is blocked for this many tokens after it; neutral: 0."""
+    """() integer: a token blocks its class for this many tokens after it; neutral: 0."""
+
+    classes: Values
+    """(V,) integers: the class of each token, a token of it; neutral: each token itself."""
 
     context: Values
     """(n - 1,) integers: no n-gram occurs twice; steps back from the newest token, 0 to n - 2.
@@ -52,14 +48,8 @@ class Rules(NamedTuple):
     Neutral: one step that is longer than every hypothesis.
     """
 
-    ngram_table: Values = None
-    """`ngram_table` of the n-grams of tokens that people wrote, n being `ORDER`.
-
-    No other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
-    the `LIKELIEST` tokens of a step are candidates. An n-gram (a, `start`, `start`, b), which no
-    sentence has, encodes a clash: b may not follow the word a at any distance. None of a model
-    without n-grams, whose graph has no such input.
-    """
+    phrases: Values
+    """(P, M) integers: the last token is blocked after the others; see `ANY`. Neutral: (0, 2)."""
 
     def inputs(self) -> dict[str, Array]:
         """The inputs of a graph, by name."""
@@ -70,14 +60,15 @@ class Rules(NamedTuple):
 class Constraints:
     """The limits that a search sets, with what the vocabulary adds; see `Rules`.
 
-    forbidden, repeatable: tokens. ngram_table: of NumPy, or of torch on the model's device.
-    begin: the tokens of a given beginning.
+    forbidden, repeatable: tokens. classes: of each token; by default every token is its own.
+    phrases: sequences of tokens that never occur. begin: the tokens of a given beginning.
     """
 
     search: AnySearch = field(default_factory=AnySearch)
     forbidden: tuple[int, ...] = ()
     repeatable: tuple[int, ...] = ()
-    ngram_table: Values = None
+    classes: tuple[int, ...] = ()
+    phrases: tuple[tuple[int, ...], ...] = ()
     begin: tuple[int, ...] = ()
 
     def steps(self, vocabulary_size: int) -> list[Rules]:
@@ -85,7 +76,8 @@ class Constraints:
 
         The first forbid all tokens but one, and let words repeat.
         """
-        free = replace(self, search=AnySearch(maximum_length=self.search.maximum_length))
+        search = AnySearch(maximum_length=self.search.maximum_length)
+        free = replace(self, search=search, phrases=())
         rules, tokens = free.rules(vocabulary_size), np.arange(vocabulary_size)
         forced = [rules._replace(forbidden=tokens != token) for token in self.begin]
         return [*forced, self.rules(vocabulary_size)]
@@ -101,72 +93,15 @@ class Constraints:
             maximum_length=np.array(search.maximum_length),
             repeatable=np.isin(tokens, self.repeatable),
             repeat_distance=np.array(search.repeat_distance),
+            classes=np.array(self.classes or tokens),
             context=np.arange(block - 1) if block else np.array([beyond]),
-            ngram_table=self.ngram_table,
+            phrases=self._padded_phrases(),
         )
 
-
-def ngram_keys(tokens: Iterable[Values], vocabulary_size: int) -> Values:
-    """A number for each n-gram of up to 55,108 words, in their order.
-
-    tokens: the first, second, ... of all n-grams: numbers, int64 arrays or tensors of one shape.
-    """
-    keys: Values = 0
-    for token in tokens:
-        keys *= vocabulary_size  # In place: at a start new memory takes longer than the products.
-        keys += token
-    return keys
-
-
-def ngram_table(keys: Array, vocabulary_size: int, filled: float = 0.5) -> Array:
-    """A hash table of `ngram_keys` (N,); -1 is an empty cell.
-
-    Where M is its size without V, the key of some words and a token is at one of the `PLACES`
-    (key of the words % (M - i)) + token, so that the tokens behind the same words lie together.
-
-    Cuckoo hashing (Pagh and Rodler 2004; Fotakis et al. 2005, with more than two places): a key
-    takes a place, and the one that it displaces takes another.
-
-    filled: share of the cells; half a million keys take 20 ms at 0.5, and 50 at 0.8.
-    """
-    modulus = int(len(keys) / filled) + PLACES
-    while True:
-        table = np.full(modulus + vocabulary_size, -1)
-        chunks = np.array_split(keys, len(keys) // _CHUNK + 1)
-        left = keys[:0]
-        for number in range(_MOST_ROUNDS):
-            if number < len(chunks):
-                left = np.concatenate([left, chunks[number]])
-            elif not len(left):
-                return table
-            tokens = left % vocabulary_size
-            # Not drawn: importing NumPy's generators takes 9 ms.
-            moduli = modulus - (left ^ 7919 * number) % PLACES
-            places = (left - tokens) % moduli + tokens
-            displaced = table[places]
-            table[places] = left  # Of several keys at a place the last stays.
-            stays = table[places] == left
-            displaced = displaced[stays & (displaced >= 0) & (displaced != left)]
-            left = np.concatenate([left[~stays], displaced])
-        modulus += modulus // 8
-
-
-def table_file(table: Array, vocabulary_size: int) -> bytes:
-    """Serialise a table as little-endian int64, with 0.8 of the cells filled."""
-    keys = np.unique(table[table >= 0])
-    return ngram_table(keys, vocabulary_size, filled=0.8).astype("<i8").tobytes()
-
-
-def sentence_keys(tokens: Sequence[int], vocabulary_size: int) -> Array:
-    """The `ngram_keys` (T,) of T tokens, with starts before them."""
-    padded = np.array([*[Vocabulary.start] * (ORDER - 1), *tokens], np.int64)
-    columns = [padded[place:][: len(tokens)] for place in range(ORDER)]
-    return np.asarray(ngram_keys(columns, vocabulary_size))
-
-
-def is_in_table(table: Values, key: int, vocabulary_size: int) -> bool:
-    """Whether a table has a key."""
-    token = key % vocabulary_size
-    modulus = len(table) - vocabulary_size
-    places = [(key - token) % (modulus - number) + token for number in range(PLACES)]
-    return any(int(table[place]) == key for place in places)
+    def _padded_phrases(self) -> Array:
+        """The phrases as an array (P, M)."""
+        longest = max([2, *map(len, self.phrases)])
+        padded = np.full((len(self.phrases), longest), ANY)
+        for row, phrase in zip(padded, self.phrases, strict=True):
+            row[-len(phrase) :] = phrase
+        return padded

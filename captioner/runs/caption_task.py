@@ -136,7 +136,7 @@ def make_caption_task(
     make = partial(make_decoder, recipe.decoder, len(vocabulary))
     decoder = make_trainable(make, "this decoder")
     networks = TorchCaptions(encoder, decoder, vocabulary, recipe.preprocessing)
-    start.fill(networks, photos.captions, with_encoder=recipe.encoder.train)
+    start.fill(networks, with_encoder=recipe.encoder.train)
     loss = make_loss(networks, recipe, photos.train)
 
     def make_task(processes: Processes) -> CaptionTask:

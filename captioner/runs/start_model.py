@@ -1,24 +1,18 @@
-"""The model that a run starts from: its words, n-grams and weights."""
+"""The model that a run starts from: its words and weights."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from captioner.backends.torch_captions import TorchCaptions, load_networks
-from captioner.decoding.constraints import ngrams_of_table
-from captioner.decoding.rules import ORDER, ngram_keys, ngram_table
 from captioner.errors import UserError
-from captioner.model_folders import MODEL, VOCABULARY, ModelFolder, model_folder
+from captioner.model_folders import VOCABULARY, ModelFolder, model_folder
 from captioner.module_weights import fill
-from captioner.text.ngrams import PeoplesNgrams
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 LEAST_KNOWN = 1 / 3
 """Captions are in another language if a model knows a smaller share of their words. The
@@ -68,16 +62,10 @@ class Start:
             sentence += f" and {len(new):,} new: {', '.join(new[:8])}{more}"
         return sentence
 
-    def fill(
-        self, networks: TorchCaptions, captions: Sequence[Sequence[str]], with_encoder: bool
-    ) -> None:
-        """Set the first weights and n-grams."""
+    def fill(self, networks: TorchCaptions, with_encoder: bool) -> None:
+        """Set the first weights."""
         if self.model is not None:
             copy_weights(self.model, networks, with_encoder)
-            networks.ngrams = known_ngrams(self.model, networks.vocabulary, captions)
-        elif self.name is not None and self.run is not None:
-            # The model of `name` was scored, and kept, before training.
-            networks.ngrams = load_networks(ModelFolder(self.run / MODEL)).ngrams
 
 
 def first_words(
@@ -85,42 +73,15 @@ def first_words(
 ) -> Vocabulary:
     """The words of a model, and new ones of captions; of another language, theirs alone."""
     is_known = [word in start for word in chain(*captions)]
-    if sum(is_known) < LEAST_KNOWN * len(is_known):
-        return Vocabulary.build(captions, minimum_count)
-    return start.extended(captions, minimum_count)
-
-
-def known_ngrams(
-    start: TorchCaptions, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
-) -> Tensor | None:
-    """The `ngram_table` of the start model and of training captions; None of a model without.
-
-    Words that a training caption has together do not clash. vocabulary: from `first_words`; of
-    another language, the n-grams are those of the captions alone.
-    """
-    if start.ngrams is None:
-        return None
-    ngrams = PeoplesNgrams(captions).token_ngrams(vocabulary, ORDER)
-    if vocabulary.extends(start.vocabulary):
-        together: defaultdict[int, set[int]] = defaultdict(set)
-        for words in captions:
-            tokens = set(vocabulary.encode(words))
-            for token in tokens:
-                together[token] |= tokens
-        known = ngrams_of_table(start.ngrams, len(start.vocabulary))  # (N, ORDER)
-        ngrams += [
-            (first, *between, last)
-            for first, *between, last in known.tolist()
-            if vocabulary.start not in between or last not in together[first]
-        ]
-    elif not ngrams:
+    if sum(is_known) >= LEAST_KNOWN * len(is_known):
+        return start.extended(captions, minimum_count)
+    words = Vocabulary.build(captions, minimum_count)
+    if len(words) == len(SPECIAL_WORDS):
         raise UserError(
             "start_from knows less than a third of what the captions say, and they are too few to "
             "learn another language from: give a thousand or more"
         )
-    columns = list(np.array(ngrams).T)  # (N,) each
-    keys = np.unique(ngram_keys(columns, len(vocabulary)))
-    return torch.from_numpy(ngram_table(keys, len(vocabulary)))
+    return words
 
 
 def copy_weights(start: TorchCaptions, networks: TorchCaptions, with_encoder: bool) -> None:

@@ -183,6 +183,8 @@ async def _captioned(
     options = form.model_dump(include={*SearchOptions.model_fields})
     search = service.captioner.search.override(**options)
     language = _language(form.language, [ENGLISH, *service.languages])
+    if language != ENGLISH:
+        search.refuse_translation()
 
     async def prepare(file: UploadFile, number: int) -> Prepared | Failed:
         # On one line, without folders.

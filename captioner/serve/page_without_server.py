@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from captioner.arrays import Array
@@ -15,10 +14,9 @@ from captioner.backends.graph_captions import open_captions
 from captioner.backends.graph_file import STORED, external_weights
 from captioner.backends.graphs import search_inputs
 from captioner.caption.config import captioner_config
-from captioner.decoding.rules import table_file
 from captioner.errors import UserError
 from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
-from captioner.model_folders import DEMO_PHOTO, GRAPHS, NGRAMS_FILE, WEIGHTS, ModelFolder
+from captioner.model_folders import DEMO_PHOTO, GRAPHS, WEIGHTS, ModelFolder
 from captioner.model_saving import copy_model, saving
 from captioner.render.page import escaped, static_file, viewer_script
 from captioner.schema import to_mapping
@@ -71,19 +69,16 @@ def write_page(folder: Path, title: str | None = None) -> None:
     graphs = open_captions(model)
     config = captioner_config(model)
     constraints = graphs.constraints(config.search)
-    without_ngrams = replace(constraints, ngram_table=None)  # They have a file.
-    if graphs.ngrams is not None:
-        write_bytes(folder / NGRAMS_FILE, table_file(graphs.ngrams, len(graphs.vocabulary)))
     preprocessing = to_mapping(graphs.preprocessing)
     # Exported graphs hold their weights: then there is no file of them.
-    needed = (folder / name for name in (*GRAPHS, NGRAMS_FILE, WEIGHTS))
+    needed = (folder / name for name in (*GRAPHS, WEIGHTS))
     files = [path for path in needed if path.is_file()]
     description = {
         "files": {path.name: path.stat().st_size for path in files},
         "words": graphs.vocabulary.words,
         "search": to_mapping(config.search),
         "preprocessing": preprocessing,
-        "inputs": [*map(_stored, search_inputs(without_ngrams, len(graphs.vocabulary)))],
+        "inputs": [*map(_stored, search_inputs(constraints, len(graphs.vocabulary)))],
         "function_words": constraints.repeatable,
         "confidence": config.confidence and to_mapping(config.confidence),
     }

@@ -20,7 +20,7 @@ from captioner.render.panels import encode_gif
 from captioner.serve import UNDETERMINED, Limits
 from captioner.serve.edits import Edits
 from captioner.text.languages import ENGLISH
-from captioner.translate.translated_captions import avoiding, translate_captions
+from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 from captioner.vision.decoding_process import DecodingPool
@@ -154,9 +154,8 @@ class Service:
             *caption_photos(self.captioner, named, search, self._batch_size, translate, note=ignore)
         ]
 
-    def _translation(self, language: str, translator: None, without: frozenset[str]) -> Translate:
-        loaded = avoiding(self.translators[language], language, without)
-        return partial(translate_captions, translator=loaded, language=language)
+    def _translation(self, language: str, translator: None) -> Translate:
+        return partial(translate_captions, translator=self.translators[language], language=language)
 
     def _translate(
         self, sentences: list[str], search: TranslationSearch, language: str

@@ -29,11 +29,19 @@ class Vocabulary:
     """A fixed list of V words: four special ones, then the ordinary ones, by index.
 
     A literal "<end>" encodes to `unknown`, so that no text can end or pad a caption.
+
+    classes: V indices, of one word of each word's class, such as "dog" for "puppy": see
+        `repeat_distance`. By default none, and every word is its own.
     """
 
     pad, start, end, unknown = range(4)  # The indices of `SPECIAL_WORDS`.
 
-    def __init__(self, ordinary_words: Iterable[str], source: str = "vocabulary") -> None:
+    def __init__(
+        self,
+        ordinary_words: Iterable[str],
+        source: str = "vocabulary",
+        classes: Sequence[int] = (),
+    ) -> None:
         self._index: dict[str, int] = {}
         for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
             is_text = isinstance(word, str) and word and is_valid_unicode(word)
@@ -43,6 +51,10 @@ class Vocabulary:
                 raise UserError(f"{source}: word {index}, {word!r}, {reason}")
             self._index[word] = index
         self.words = (*SPECIAL_WORDS, *self._index)
+        self.classes = tuple(classes)
+        are_words = all(type(each) is int and 0 <= each < len(self) for each in classes)
+        if not are_words or len(classes) not in (0, len(self)):
+            raise UserError(f'{source}: "classes" has not the index of a word for each word')
 
     @classmethod
     def build(cls, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> "Vocabulary":
@@ -55,7 +67,10 @@ class Vocabulary:
     def extended(self, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> "Vocabulary":
         """These words, then those of `build` that are missing here."""
         built = Vocabulary.build(captions, minimum_count)
-        return Vocabulary({**self._index, **built._index})
+        words = {**self._index, **built._index}
+        every = range(len(SPECIAL_WORDS) + len(words))
+        classes = [*self.classes, *every[len(self) :]] if self.classes else ()
+        return Vocabulary(words, classes=classes)
 
     def extends(self, other: "Vocabulary") -> bool:
         """Whether this begins with all words of another."""
@@ -72,15 +87,19 @@ class Vocabulary:
 
     def to_json(self) -> dict[str, object]:
         """The vocabulary as JSON."""
-        return {"words": list(self.words)}
+        classes = {"classes": list(self.classes)} if self.classes else {}
+        return {"words": list(self.words), **classes}
 
     @classmethod
     def from_json(cls, value: object, source: str = "vocabulary") -> "Vocabulary":
         """Inverse of `to_json`. source: names it in messages."""
-        words = value.get("words") if isinstance(value, dict) else None
+        fields = value if isinstance(value, dict) else {}
+        words, classes = fields.get("words"), fields.get("classes", [])
         if not isinstance(words, list) or tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
             raise UserError(f'{source} has no "words" that begin with {", ".join(SPECIAL_WORDS)}')
-        return cls(words[len(SPECIAL_WORDS) :], source)
+        if not isinstance(classes, list):
+            raise UserError(f'{source}: "classes" is no list')
+        return cls(words[len(SPECIAL_WORDS) :], source, classes)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary as JSON, atomically."""
@@ -98,7 +117,7 @@ class Vocabulary:
         return word in self._index
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self.words == other.words
+        return isinstance(other, Vocabulary) and self.to_json() == other.to_json()
 
 
 class Word(NamedTuple):

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import snowballstemmer
 
 from captioner.arrays import Array
 from captioner.caption.caption import Caption
 from captioner.errors import UserError
 from captioner.outcomes import Failed, with_results
 from captioner.text.languages import (
-    FUNCTION_WORDS,
     content_words_of,
     is_english,
-    is_noun,
     language_tag,
-    word_kinds,
 )
 from captioner.translate.translation import Translation
 
 if TYPE_CHECKING:
     from captioner.translate.translator import Translator
-
-_CONTEXT = "the {} is standing in the water"
-_MORE_CONTEXTS = {
-    "number": ["{} zebras are running in the grass"],
-    "action": ["a zebra {} in the deep water", "two zebras are {} in the water"],
-}
-"""Sentences in which words are translated, by kind. Where a translator gives a word no place, the
-rare zebra has it, which a caption seldom needs."""
 
 LEAST_ALIGNMENT = 1 / 2  # Share of a word's largest weight; smaller ones do not count.
 
@@ -128,29 +116,6 @@ def _with_translation(caption: Caption, translation: Translation, language: str)
         language=language,
         original=replace(caption, alternatives=()),
     )
-
-
-def avoiding(translator: Translator, language: str, words: frozenset[str]) -> Translator:
-    """The translator, writing nothing that has the stem of what it writes for English words.
-
-    Case matters for the nouns of German: "junge" is no boy. Refuses a translator without attention.
-    """
-    name = {"de": "german", "fr": "french"}.get(language.partition("-")[0])
-    stem: Callable[[str], str] = snowballstemmer.stemmer(name).stemWord if name else str
-    maps, terms = np.zeros((7, 1, 1), np.float32), (0.0,) * 7  # T = 7
-    given = []
-    for form in sorted(words - FUNCTION_WORDS):
-        for context in (_CONTEXT, *_MORE_CONTEXTS.get(word_kinds([form])[0] or "", ())):
-            text = context.format(form)
-            given.append(Caption(text, (*text.split(),), 0.0, terms, maps, keywords=(form,)))
-    stems: set[str] = set()
-    for caption, found in zip(given, _translate(given, translator, language), strict=True):
-        form = caption.keywords[0]
-        cases = [str] if name == "german" and is_noun(form) else [str.lower, str.capitalize]
-        stems |= {stem(case(word)) for word in found.keywords for case in cases}
-    if not stems:
-        return translator
-    return replace(translator, avoid=lambda one: stem(*content_words_of([one], language)) in stems)
 
 
 def _keywords(

@@ -2,10 +2,9 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -44,7 +43,6 @@ class Translator:
     capitals: which lines are rewritten as sentences, see `as_sentence`; the translation of a line
         in upper case is in upper case too.
     unsure_below: translations of less confidence are not `sure`.
-    avoid: whether no translation may have a word; one that has it is searched for anew.
     """
 
     backend: TranslationBackend
@@ -53,7 +51,6 @@ class Translator:
     card: str = ""
     capitals: Capitals = "keep"
     unsure_below: float = 0.5
-    avoid: Callable[[str], bool] | None = None
 
     def __repr__(self) -> str:
         sizes = f"{len(self.source):,} source and {len(self.target):,} target tokens"
@@ -168,26 +165,12 @@ class Translator:
             tokens = [self.source.indices(sources[index].tokens) for index in chosen]
             batch = self.backend.search(tokens, search, forbidden, generator)
             for index, hypotheses in zip(chosen, batch, strict=True):
-                avoided = forbidden
-                while found := [*self._tokens_to_avoid(hypotheses[: search.n_best])]:
-                    avoided = (*avoided, *found)
-                    read = [self.source.indices(sources[index].tokens)]
-                    (hypotheses,) = self.backend.search(read, search, avoided, generator)
                 best, *others = [
                     self._translation(sources[index], hypothesis)
                     for hypothesis in hypotheses[: search.n_best]
                 ]
                 translations[index] = replace(best, alternatives=tuple(others))
         return translations
-
-    def _tokens_to_avoid(self, hypotheses: Sequence[Hypothesis]) -> Iterator[int]:
-        """The longest token of each word that `avoid` names."""
-        for hypothesis in hypotheses if self.avoid else ():
-            tokens = iter(hypothesis.tokens)
-            for word in self.target.words(self.target.tokens(hypothesis.tokens)):
-                of_word = list(islice(tokens, word.size))
-                if self.avoid and self.avoid(word.text):
-                    yield max(of_word, key=lambda token: len(self.target.tokens([token])[0]))
 
     def _translation(self, source: _Source, hypothesis: Hypothesis) -> Translation:
         read = source.tokens

@@ -19,7 +19,6 @@ from samples import (
     photo,
     renew_digests,
     save_photo,
-    some_ngrams,
 )
 from translation_samples import CONFIGS as TRANSLATORS
 from translation_samples import SENTENCES, make_translator
@@ -38,6 +37,7 @@ from captioner.model_folders import DEMO_PHOTO, GRAPHS, model_folder
 from captioner.models.caption_config import DecoderConfig, TransformerDecoderConfig
 from captioner.models.caption_transformer import TransformerDecoder
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
+from captioner.text.vocabulary import Vocabulary
 from captioner.translate.folder import save_translator
 from captioner.translate.translator import Translator
 from captioner.vision.encoder_config import EncoderConfig
@@ -48,9 +48,11 @@ pytestmark = pytest.mark.slow
 
 
 def make_calibrated() -> Captioner:
-    """The tiny captioner, with n-grams and a confidence."""
+    """The tiny captioner, with classes of words and a confidence."""
     model = make_captioner()
-    model.backend.ngrams = some_ngrams(len(model.backend.vocabulary), 0.5)
+    words = model.backend.vocabulary.words
+    classes = [*range(4), *(4 + place // 2 * 2 for place in range(len(words) - 4))]
+    model.backend.vocabulary = Vocabulary(words[4:], classes=classes)
     weights = confidence_weights(1.0, 0.5, 0.3, 0.1, -0.02)
     words = WordWeights(intercept=-1, probability=3, caption=0.5, both=0.1, offsets={"dog": 0.4})
     model.confidence = Confidence(weights=weights, unsure_below=0.45, words=words)
@@ -92,7 +94,7 @@ def test_captions_maps_and_confidence_are_the_captioners(
         {"beam": 1},
         {"cautious": True, "n_best": 2},
         {"truth_weight": 3.0, "n_best": 2},
-        {"n_best": 3, "block_ngrams": 2, "repeat_distance": 3},
+        {"n_best": 3, "block_ngrams": 2, "repeat_distance": 3, "without": "dog,man runs"},
         {"block_ngrams": 1, "minimum_length": 4},
     ):
         found = graphs.caption(photos, batch_size=5, **options)
@@ -302,19 +304,10 @@ def test_a_step_of_a_packaged_model_has_few_operators(name: str, most: int) -> N
     assert computed <= most
 
 
-def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) -> None:
-    shutil.copytree(exported, tmp_path / "onnx")
-    export_model(make_captioner(), tmp_path / "onnx")
-    assert not (tmp_path / "onnx/ngrams.bin").exists()
-    found = captioner.load(tmp_path / "onnx").caption([DEMO_PHOTO])
-    assert_same_captions(found, make_captioner().caption([DEMO_PHOTO]))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
         ("step.onnx", b"no graph", "step.onnx is damaged, or none of captioner's"),
-        ("ngrams.bin", b"123456", "ngrams.bin is damaged"),
         ("config.json", json.dumps({"format": "other"}).encode(), "no format 'captioner"),
     ],
 )

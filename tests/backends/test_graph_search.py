@@ -1,6 +1,5 @@
 """The search of an exported step against the search written plainly, as in tests/decoding."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from captioner.backends.graphs import START, STEP, Graph, GraphStepper, search_i
 from captioner.decoding.loop import BeamSearch, decode
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.protocol import Step
-from captioner.decoding.rules import Constraints, ngram_table
+from captioner.decoding.rules import Constraints
 from captioner.decoding.search import search_hypotheses
 from captioner.text.vocabulary import Vocabulary
 
@@ -58,7 +57,6 @@ def graphs() -> dict[str, Any]:
             remember,
             lambda batch, _: {"sources": torch.arange(3.0 * batch).view(batch, 3) % 7},
             [{0: "batch"}],
-            has_ngrams=True,
         )
     return {name: Graph(graph.SerializeToString(), 1, {}) for name, graph in made.items()}
 
@@ -72,11 +70,12 @@ def graphs() -> dict[str, Any]:
     distance=st.integers(0, 4),
     alpha=st.sampled_from([0.0, 0.7]),
     beta=st.sampled_from([0.0, 0.3]),
-    share=st.sampled_from([0.02, 0.3, 1.0]),
+    alike=st.booleans(),
+    phrases=st.lists(st.lists(st.integers(2, 8), min_size=1, max_size=3), max_size=3),
     begin=st.lists(st.sampled_from([4, 5, 8]), max_size=2),
 )
 def test_numpy_and_a_graph_find_what_torch_finds(
-    graphs, sources, width, minimum, more, block, distance, alpha, beta, share, begin
+    graphs, sources, width, minimum, more, block, distance, alpha, beta, alike, phrases, begin
 ) -> None:
     options = SearchOptions(
         beam=width,
@@ -86,10 +85,14 @@ def test_numpy_and_a_graph_find_what_torch_finds(
         repeat_distance=distance,
         length_normalisation=alpha,
     )
-    keys = np.arange(SIZE**4)
-    keys = keys[np.random.default_rng(len(sources)).random(SIZE**4) < share]
-    table = ngram_table(keys, SIZE)
-    constraints = Constraints(options, FORBIDDEN, REPEATABLE, table, tuple(begin))
+    constraints = Constraints(
+        options,
+        FORBIDDEN,
+        REPEATABLE,
+        classes=(0, 1, 2, 3, 4, 4, 6, 4, 8) if alike else (),
+        phrases=tuple(map(tuple, phrases)),
+        begin=tuple(begin),
+    )
     numbers = torch.tensor([[source, 1.0, 2.0] for source in sources], dtype=torch.float32)
     expected = decode(
         Chain(),
@@ -97,7 +100,7 @@ def test_numpy_and_a_graph_find_what_torch_finds(
         start=Vocabulary.start,
         end=Vocabulary.end,
         strategy=BeamSearch(width),
-        constraints=replace(constraints, ngram_table=torch.tensor(table)),
+        constraints=constraints,
         length_normalisation=alpha,
         coverage_penalty=beta,
     )

@@ -10,16 +10,11 @@ from typing import Any
 import pytest
 import timm
 import torch
-from samples import CONFIGS, Patch, make_captioner, some_ngrams
+from samples import CONFIGS, Patch, make_captioner
 from translation_samples import make_translator
 
 from captioner.backends import graph_file
-from captioner.backends.export import (
-    _graph,
-    _of_captioner,
-    _of_translator,
-    _quiet,
-)
+from captioner.backends.export import _graph, _of_captioner, _of_translator, _quiet
 from captioner.backends.export_weights import store_weights
 from captioner.backends.graph_file import OPERATORS, external_weights
 from captioner.caption.folder import export_model
@@ -67,8 +62,7 @@ def searches(folder: Path) -> Iterator[Any]:
         sizes = DecoderConfig(hidden_size=8, attention_size=8, embedding_size=8, **fields)
         model = make_captioner().backend
         decoder = ShowAttendTellDecoder(sizes, len(model.vocabulary))
-        ngrams = some_ngrams(len(model.vocabulary), 0.5) if fields else None
-        yield from _of_captioner(replace(model, decoder=decoder, ngrams=ngrams)).values()
+        yield from _of_captioner(replace(model, decoder=decoder)).values()
     for name in CONFIGS:
         save_translator(make_translator(name, joint=True), folder)
         yield from _of_translator(ModelFolder(folder)).values()

@@ -134,8 +134,6 @@ def endless(path: Path) -> None:
     [
         (WEIGHTS, tensor("decoder.gate.weight", torch.zeros(2, 12)), "is (2, 12), not (1, 12)"),
         (WEIGHTS, tensor("decoder.extra", torch.zeros(1)), "'decoder.extra' does not belong"),
-        (WEIGHTS, tensor("ngrams", torch.ones(1, 4)), "'ngrams' does not hold 4-grams of 14 words"),
-        (WEIGHTS, tensor("ngrams", torch.tensor([[4, 5, 6, 99]])), "does not hold 4-grams of 14"),
         (CONFIG, config("", format="captioner caption model 2"), "no format 'captioner"),
         (CONFIG, config("", format=None), "no format 'captioner caption model 1'"),
         (CONFIG, config("", confidence={"weights": {}}), "'confidence.weights.intercept' is miss"),

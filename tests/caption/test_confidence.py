@@ -61,6 +61,21 @@ def test_the_confidence_of_words_by_hand() -> None:
     assert "word_confidence" not in plain.to_dict()
 
 
+def test_given_words_count_neither_for_nor_against() -> None:
+    confidence = Confidence(
+        weights=WEIGHTS,
+        words=WordWeights(intercept=1, probability=2, caption=0.25, both=1, position=-0.5),
+    )
+    words = ("a", "photo", "of", *CAPTION.words)
+    terms = (-9.0, -8.0, -7.0, *CAPTION.word_log_probabilities)
+    forced = replace(CAPTION, words=words, word_log_probabilities=terms, log_probability=-28.0)
+    (free,), (judged,) = confidence.judge([CAPTION]), confidence.judge([forced], given=3)
+    assert (judged.confidence, judged.sure) == (free.confidence, free.sure)
+    assert judged.word_confidence == (None, None, None, *free.word_confidence)
+    (whole,) = confidence.judge([forced], given=6)
+    assert whole.word_confidence == (None,) * 6
+
+
 @pytest.mark.parametrize("limit", range(1, 100))
 def test_no_rounding_crosses_the_limit(limit: int) -> None:
     model = Confidence(weights=WEIGHTS, unsure_below=limit / 100)

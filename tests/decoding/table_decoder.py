@@ -99,16 +99,21 @@ def allowed_next(
     if len(tokens) == search.maximum_length:
         return [END]
     n = search.block_ngrams
+    classes = constraints.classes or range(len(log_probabilities))
+    soon = tokens[max(0, len(tokens) - search.repeat_distance) :]
+    said = {classes[each] for each in soon if each not in constraints.repeatable}
     allowed = []
     for token, value in enumerate(log_probabilities):
         if value == float("-inf") or token in constraints.forbidden:
             continue
         if token == END and len(tokens) < search.minimum_length:
             continue
-        soon = tokens[max(0, len(tokens) - search.repeat_distance) :]
-        if search.repeat_distance and token in soon and token not in constraints.repeatable:
+        if search.repeat_distance and classes[token] in said:
             continue
-        if n and token != END and has_repeat([*tokens, token], n):
+        written = [*tokens, token]
+        if any(written[-len(phrase) :] == [*phrase] for phrase in constraints.phrases):
+            continue
+        if n and token != END and has_repeat(written, n):
             continue
         allowed.append(token)
     return allowed or [END]

@@ -27,15 +27,19 @@ from captioner.decoding.rules import Constraints
     block=st.integers(0, 3),
     distance=st.integers(0, 3),
     forbid=st.booleans(),
+    alike=st.booleans(),
+    phrases=st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3), max_size=3),
     alpha=st.sampled_from([0.0, 0.6, 1.0]),
 )
 def test_a_narrow_beam_equals_the_search_written_plainly(
-    seed, vocabulary_size, width, minimum, more, block, distance, forbid, alpha
+    seed, vocabulary_size, width, minimum, more, block, distance, forbid, alike, phrases, alpha
 ) -> None:
     decoder = TableDecoder(random_table(seed, vocabulary_size))
     lengths = {"minimum_length": minimum, "maximum_length": minimum + more}
     options = {**lengths, "block_ngrams": block, "repeat_distance": distance}
     limits = {"forbidden": (START,) * forbid, "repeatable": (vocabulary_size - 1, END)}
+    limits["classes"] = (0, 1, 2, 2, 4, 2)[:vocabulary_size] if alike else ()
+    limits["phrases"] = tuple(phrase for phrase in phrases if max(phrase) < vocabulary_size)
     found = search(
         decoder, memory_of(3, 8), limits, beam=width, length_normalisation=alpha, **options
     )

@@ -1,15 +1,9 @@
 import math
-import random
-from collections.abc import Iterable
-from itertools import product
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from refusals import refuses
-from samples import table_of
 from table_decoder import END, START, TableDecoder, memory_of, random_table, search
 from torch import Tensor
 
@@ -39,29 +33,16 @@ def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) 
     return [token for token in range(vocabulary_size) if values[0, 0, token] > BLOCKED]
 
 
-def of_ngrams(known: Iterable[tuple[int, ...]]) -> Constraints:
-    table = table_of(torch.tensor(sorted(known)), 5)
-    return Constraints(AnySearch(minimum_length=0), ngram_table=table)
-
-
-@given(
-    shares=st.sampled_from([(0.3, 0.01), (0.8, 0.1), (1.0, 0.3)]),
-    seed=st.integers(0, 99),
-    tokens=st.lists(st.integers(2, 4), max_size=5),
-)
-def test_known_ngrams_and_clashes_by_brute_force(shares, seed, tokens) -> None:
-    """With 0 for the start: after (a, 0, 0, b) in the table, b does not follow a."""
-    drawn, words = random.Random(seed), (0, 2, 3, 4)
-    known = {
-        gram
-        for gram in product(words, words, words, range(1, 5))
-        if drawn.random() < shares[gram[0] > 0 and gram[1:3] == (0, 0)]
-    }
-    written = (0, 0, 0, *tokens)
-    begun = [last for last in range(5) if (*written[-3:], last) in known]
-    apart = {gram[3] for gram in known if gram[0] in tokens and gram[1:3] == (0, 0)}
-    expected = [last for last in begun if last not in apart] or [END]
-    assert left(of_ngrams(known), tokens) == expected
+def test_a_word_blocks_its_class_and_a_phrase_its_last_word() -> None:
+    search = AnySearch(minimum_length=0, repeat_distance=2)
+    constraints = Constraints(search, repeatable=(4,), classes=(0, 1, 2, 2, 4))
+    assert left(constraints, [3]) == [0, 1, 4]
+    assert left(constraints, [3, 4, 4]) == [0, 1, 2, 3, 4]
+    phrases = Constraints(AnySearch(), phrases=((2, 3), (4,), (2, 2, 0)))
+    assert left(phrases, []) == [0, 2, 3]
+    assert left(phrases, [2]) == [0, 1, 2]
+    assert left(phrases, [2, 2]) == [1, 2]
+    assert left(phrases, [2, 1]) == [0, 1, 2, 3]
 
 
 def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:

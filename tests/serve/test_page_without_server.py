@@ -44,8 +44,7 @@ LOAD = """async () => {
     const content = await (await fetch(`${name}.onnx`)).arrayBuffer();
     sessions[name] = await ort.InferenceSession.create(content);
   }
-  const ngrams = new BigInt64Array(await (await fetch("ngrams.bin")).arrayBuffer());
-  globalThis.model = makeCaptioner(ort, description, sessions, ngrams);
+  globalThis.model = makeCaptioner(ort, description, sessions);
 }"""
 CAPTION = """async (bytes) => {
   const bitmap = await createImageBitmap(new Blob([new Uint8Array(bytes)], { type: "image/png" }));
@@ -265,6 +264,6 @@ def test_the_page_is_small_and_has_what_it_needs(folder: Path) -> None:
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 37_000_000
     assert "MIT License" in (folder / "onnxruntime-web.LICENSE.txt").read_text()
     files = json.loads((folder / "captioner.json").read_text())["files"]
-    known = {".html", ".css", ".js", ".json", ".onnx", ".wasm", ".jpg", ".md", ".txt", ".bin"}
+    known = {".html", ".css", ".js", ".json", ".onnx", ".wasm", ".jpg", ".md", ".txt"}
     assert {path.suffix for path in folder.iterdir()} <= known  # Every server has their types.
-    assert set(files) == {"encoder.onnx", "start.onnx", "step.onnx", "ngrams.bin"}
+    assert set(files) == {"encoder.onnx", "start.onnx", "step.onnx"}

@@ -6,8 +6,8 @@ const START = 1;
 const CLITICS = new Set(["'s", "'m", "'d", "'ll", "'re", "'ve", "n't"]);
 
 // ort: the module of onnxruntime-web. description: captioner.json. sessions: encoder, start, step.
-// ngrams: BigInt64Array, the table of the n-grams, or null. Returns `caption`.
-export const makeCaptioner = (ort, description, sessions, ngrams) => {
+// Returns `caption`.
+export const makeCaptioner = (ort, description, sessions) => {
   const { words, search, preprocessing } = description;
   const isFunctionWord = new Set(description.function_words);
 
@@ -21,9 +21,10 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
 
   // The rules of each step, as `search_inputs` of captioner/backends/graphs.py makes them; the last
   // are those of all later steps.
-  const table = ngrams && { ngram_table: tensor("int64", ngrams, ngrams.length) };
-  const rules = description.inputs.map((inputs) => ({ ...table, ...Object.fromEntries(Object.entries(inputs).map(
-    ([name, { type, shape, values }]) => [name, tensor(type, arrayOf[type](values), ...shape)])) }));
+  const rules = description.inputs.map((inputs) => Object.fromEntries(Object.entries(inputs).map(
+    ([name, { type, shape, values }]) => [name, tensor(type, arrayOf[type](values), ...shape)])));
+
+  const given = rules.length - 1; // The words of a given beginning.
 
   // The first rows of a tensor (1, K, ...).
   const narrow = ({ type, data, dims: [, rows, ...rest] }, width) => {
@@ -80,7 +81,9 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     }
     const ofCaption = tokens.slice(0, -1), spoken = ofCaption.map((token) => words[token]);
     const isContent = ofCaption.map((token) => !isFunctionWord.has(token));
-    const judged = confidenceOf(description.confidence, spoken, terms, isContent);
+    // The words of a given beginning count neither for nor against.
+    const judged = confidenceOf(description.confidence, ...[spoken, terms, isContent].map((each) => each.slice(given)));
+    judged.wordConfidence?.unshift(...Array(given).fill(null));
     const likely = (judged.wordConfidence ?? []).filter((value) => value !== null);
     const truth = sum(likely.map((value) => value - description.confidence.least_true));
     return {

@@ -39,9 +39,7 @@ const load = async () => {
   for (const name of ["encoder", "start", "step"]) {
     sessions[name] = await ort.InferenceSession.create(await read(`${name}.onnx`), { externalData });
   }
-  const ngrams = "ngrams.bin" in description.files
-    ? new BigInt64Array((await read("ngrams.bin")).buffer) : null;
-  return makeCaptioner(ort, description, sessions, ngrams);
+  return makeCaptioner(ort, description, sessions);
 };
 
 const loading = load();
