@@ -124,16 +124,15 @@ class TranslationBackend(Backend, Protocol):
         """Set the layer and head of the alignments; None keeps each. See `Translator`."""
 
 
-def new_generator(backend: Backend, search: AnySearch) -> Generator:
-    """The generator of the samples of all batches; None without sampling.
-
-    Raises `UserError` for a backend that draws no samples, lacks another option, or cannot say the
-    beginning.
-    """
+def check_search(backend: Backend, search: AnySearch) -> None:
+    """Refuse a search that a backend cannot follow, or whose beginning it cannot say."""
     for name in search.model_dump(include={*backend.lacks}, exclude_defaults=True):
         needed = OF_TRANSFORMERS.get(name)
         advice = f"it needs {needed}" if needed else "leave it out"
         raise UserError(f"a captioner by {backend.engine!r} cannot be given {name!r}: {advice}")
+    if search.sample and not backend.can_sample:
+        advice = f"sampling needs torch ({INSTALL}) and engine 'torch'"
+        raise UserError(f"the engine {backend.engine!r} draws no samples: {advice}")
     if isinstance(search, SearchOptions) and search.begin:
         begin, most = tokenize(search.begin), search.maximum_length
         if len(begin) > most:
@@ -143,11 +142,12 @@ def new_generator(backend: Backend, search: AnySearch) -> Generator:
             raise UserError(f"begin has words that cannot be said: {', '.join(sorted(lacking))}")
         if hasattr(backend, "constraints"):  # Of n-grams.
             backend.constraints(search)
+
+
+def new_generator(backend: Backend, search: AnySearch) -> Generator:
+    """The generator of the samples of all batches; None without sampling."""
     if not search.sample:
         return None
-    if not backend.can_sample:
-        advice = f"sampling needs torch ({INSTALL}) and engine 'torch'"
-        raise UserError(f"the engine {backend.engine!r} draws no samples: {advice}")
     from captioner.decoding.loop import make_generator
 
     return make_generator(search, backend.device or "cpu")

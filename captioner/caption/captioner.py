@@ -14,7 +14,13 @@ import numpy as np
 from PIL import Image
 
 from captioner.arrays import Array, Generator, Values
-from captioner.backends.protocol import CaptionBackend, Sentence, Words, new_generator
+from captioner.backends.protocol import (
+    CaptionBackend,
+    Sentence,
+    Words,
+    check_search,
+    new_generator,
+)
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
 from captioner.caption.confidence import Confidence, sure_nouns
@@ -99,20 +105,6 @@ class Captioner:
         loaded = map(self.preprocessing.load, sources)
         return self.backend.encode(np.stack([self.preprocessing.pixels(each) for each in loaded]))
 
-    def teacher_forced(self, annotations: Values, captions: Sequence[Words]) -> list[Caption]:
-        """Annotation vectors (B, L, D) and the words of a caption for each -> given captions.
-
-        Their log-probabilities and maps are those of the search, up to rounding. A word that the
-        vocabulary lacks is fed and scored as the unknown-word token, as in training.
-        """
-        if len(captions) != len(annotations):
-            raise UserError(f"{len(captions)} captions are given for {len(annotations)} photos")
-        for words in captions:
-            if isinstance(words, str) or not words:
-                raise UserError(f"the given caption {words!r} has no words, or is no list of them")
-        scored = map(self._caption, self.backend.teacher_forced(annotations, captions))
-        return [replace(each, given=True, keywords=sure_nouns(each, 0.0)) for each in scored]
-
     def explain(self, photos: Any, captions: str | Iterable[str], batch_size: int = 16) -> Any:
         """Where the model looks, and what it expects, when it is fed a given caption.
 
@@ -120,7 +112,7 @@ class Captioner:
             photo gives one caption, several a list; of a list of photos, one each, in order.
 
         The captions can be drawn as any other; they have no confidence. Warns of words that the
-        model lacks. See `teacher_forced`.
+        model lacks, which are fed and scored as the unknown-word token, as in training.
         """
         are_several = isinstance(captions, Iterable) and not isinstance(captions, str)
         texts: list[Any] = [*captions] if are_several else [captions]
@@ -132,17 +124,26 @@ class Captioner:
         if len(sources) != len(texts):
             raise UserError(f"{len(texts)} captions are given for {len(sources)} photos")
         named = [(photo_name(source), source) for source in sources]
-        explained = explain_photos(self, named, texts, batch_size)
+        explained = caption_photos(self, named, batch_size=batch_size, given=texts)
         return shape_as_given(texts, isinstance(captions, str), explained, on_error="raise")
 
     def caption_annotations(
-        self, annotations: Values, search: SearchOptions | None = None, generator: Generator = None
+        self,
+        annotations: Values,
+        search: SearchOptions | None = None,
+        generator: Generator = None,
+        given: Sequence[Words] | None = None,
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
         search: in place of the model's own. generator: of samples, by default a new one.
+        given: the words of a caption for each, of which the search may find nothing else. Their
+            log-probabilities and maps are those of other captions, up to rounding.
         """
+        if given is not None:
+            return self._forced(annotations, given)
         search = search or self.search
+        check_search(self.backend, search)
         if not len(annotations):
             return []
         generator = generator or new_generator(self.backend, search)
@@ -153,6 +154,15 @@ class Captioner:
             best = [replace(each, keywords=sure_nouns(each, least)) for each in best]
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
         return captions
+
+    def _forced(self, annotations: Values, given: Sequence[Words]) -> list[Caption]:
+        if len(given) != len(annotations):
+            raise UserError(f"{len(given)} captions are given for {len(annotations)} photos")
+        for words in given:
+            if isinstance(words, str) or not words:
+                raise UserError(f"the given caption {words!r} has no words, or is no list of them")
+        scored = map(self._caption, self.backend.teacher_forced(annotations, given))
+        return [replace(each, given=True, keywords=sure_nouns(each, 0.0)) for each in scored]
 
     def _ranked(self, sentences: Sequence[Sentence], search: SearchOptions) -> list[Caption]:
         """The captions of a photo, best first but cut ones last; at least `n_best`."""
@@ -225,24 +235,18 @@ class Captioner:
             over it.
         """
         one = _is_one_photo(photos)
-        is_list = isinstance(photos, Sized) and not one
-        named = (
+        named: Iterable[tuple[str, ImageSource]] = (
             (photo_name(photo, "the image" if one else f"image {number} of the list"), photo)
             for number, photo in enumerate([photos] if one else photos, start=1)
         )
+        if isinstance(photos, Sized) and not one:
+            named = list(named)
         if not isinstance(search, SearchOptions | None):
             kind = type(search).__name__
             raise UserError(f"search is of the type {kind}, not SearchOptions; give beam=2 alone")
         search = (search or self.search).override(**options)
-        captions = caption_photos(
-            self,
-            list(named) if is_list else named,
-            search,
-            batch_size,
-            translate=self.translation(language, search),
-            # An open image may be in a list twice, and only one thread may load it.
-            are_files=is_list and all(isinstance(photo, (str, os.PathLike)) for photo in photos),
-        )
+        translate = self.translation(language, search)
+        captions = caption_photos(self, named, search, batch_size, translate)
         return shape_as_given(photos, one, captions, on_error)
 
     def translation(
@@ -270,40 +274,46 @@ class Captioner:
 
 def caption_photos(
     captioner: Captioner,
-    photos: Iterable[tuple[str, ImageSource]],
+    photos: Iterable[tuple[str, ImageSource | Prepared]],
     search: SearchOptions | None = None,
     batch_size: int = 16,
     translate: Translate | None = None,
     decoding_seconds: float | None = None,
-    given: Iterable[Words] | None = None,
+    given: Sequence[str] | None = None,
     note: Callable[[str], None] = warnings.warn,
-    are_files: bool = True,
 ) -> Iterator[Caption | Failed]:
     """Caption photos in order; of a list, several batches at once, while others are read.
 
+    Everything that captions photos does it here: Python, commands, the server, evaluation.
+
     photos: their names and sources. `-` is the name of standard input. search: the captioner's own
-        by default. are_files: whether several threads may load photos. decoding_seconds: limit for
-        a photo that is large or slow to decode; 20 by default. given: the words of a caption for
-        each photo, which are scored in place of a search; see `Captioner.teacher_forced`. note:
-        takes a sentence that names words of `without` that the model lacks.
+        by default. decoding_seconds: limit for a photo that is large or slow to decode; 20 by
+        default. given: a caption for each photo, scored in place of a search; see
+        `Captioner.explain`. note: takes a sentence that names words that the model lacks.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
     backend = captioner.backend
-    generator = new_generator(backend, search) if given is None else None
+    check_search(backend, search)
+    generator = new_generator(backend, search)
     if lacking := captioner.lacking_sentence(search):
         note(lacking)
+    if given is not None:
+        _check_given(backend, given, note)
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
     if isinstance(photos, Sized):
         most = 1 if search.sample else MOST_WORKERS
         workers, batch_size = share_out(backend.threads, len(photos), batch_size, most)
         captioner = replace(captioner, backend=backend.for_workers(workers))
-        if backend.device is not None and are_files:
+        # An open image may be in a list twice, and only one thread may load it.
+        if backend.device is not None and not any(_is_open(source) for _, source in photos):
             readers = loading_workers(backend.device)
 
-    def prepare(name: str, item: tuple[ImageSource, Words]) -> tuple[Prepared, Words]:
-        source, words = item
+    def prepare(name: str, item: tuple[ImageSource | Prepared, str]) -> tuple[Prepared, str]:
+        source, text = item
+        if isinstance(source, Prepared):
+            return source, text
         shown = "standard input" if name == "-" else name
         if isinstance(source, (str, os.PathLike)) and name != "-":
             shown = photo_name(source)
@@ -313,50 +323,42 @@ def caption_photos(
         if not isinstance(source, (str, os.PathLike, bytes)):
             source = photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
         region = preprocessing.region(*original_size(photo))
-        return Prepared(name, source, region, preprocessing.pixels(photo), status), words
+        return Prepared(name, source, region, preprocessing.pixels(photo), status), text
 
-    def caption_batch(batch: list[tuple[Prepared, Words]]) -> Iterable[Caption]:
+    def caption_batch(batch: list[tuple[Prepared, str]]) -> Iterable[Caption]:
         if not batch:
             return ()
-        loaded, words = zip(*batch, strict=True)
+        loaded, texts = zip(*batch, strict=True)
         pixels = np.stack([photo.pixels for photo in loaded])  # (B, 3, size, size)
         annotations = captioner.backend.encode(pixels)  # (B, L, D)
+        words = None if given is None else [tokenize(text) for text in texts]
+        captions = captioner.caption_annotations(annotations, search, generator, words)
         if given is not None:
-            captions = captioner.teacher_forced(annotations, words)
-        else:
-            captions = captioner.caption_annotations(annotations, search, generator)
+            captions = list(map(_as_typed, captions, texts))
         return map(Prepared.captioned, loaded, translate(captions) if translate else captions)
 
-    pairs = zip(photos, repeat(()) if given is None else given, strict=False)
-    items = ((name, (source, words)) for (name, source), words in pairs)
+    pairs = zip(photos, repeat("") if given is None else given, strict=False)
+    items = ((name, (source, text)) for (name, source), text in pairs)
     return outcomes_of(items, batch_size, prepare, caption_batch, readers, workers)
 
 
-def explain_photos(
-    captioner: Captioner,
-    photos: Sequence[tuple[str, ImageSource]],
-    captions: Sequence[str],
-    batch_size: int = 16,
-    decoding_seconds: float | None = None,
-    note: Callable[[str], None] = warnings.warn,
-) -> Iterator[Caption | Failed]:
-    """A given caption of each photo, in order; see `Captioner.explain`.
-
-    photos: names and sources. note: takes a sentence that names words that the model lacks.
-    """
-    words = [tokenize(text) for text in captions]
+def _check_given(
+    backend: CaptionBackend, given: Sequence[str], note: Callable[[str], None]
+) -> None:
+    """Refuse a given caption without words; note words that the model lacks."""
+    words = [tokenize(text) for text in given]
     if [] in words:
-        raise UserError(f"the given caption {captions[words.index([])]!r} has no words")
-    if lacking := captioner.backend.unknown(chain.from_iterable(words)):
+        raise UserError(f"the given caption {given[words.index([])]!r} has no words")
+    if lacking := backend.unknown(chain.from_iterable(words)):
         note(f"the model does not know {', '.join(lacking)}: scored as its unknown-word token")
-    # An iterator: one batch after the other.
-    given = caption_photos(captioner, iter(photos), None, batch_size, None, decoding_seconds, words)
-    pairs = zip(given, captions, strict=True)
-    return (each if isinstance(each, Failed) else _as_typed(each, text) for each, text in pairs)
 
 
 def _as_typed(caption: Caption, text: str) -> Caption:
     return replace(caption, text=plain_text(text), keywords=keywords_of_text(text))
+
+
+def _is_open(source: object) -> bool:
+    return isinstance(source, Image.Image) or hasattr(source, "read")
 
 
 def _is_one_photo(photos: Values) -> bool:

@@ -170,20 +170,16 @@ def _captions(
     if not photos:
         return iter(())
 
-    from captioner.backends.protocol import new_generator
-    from captioner.caption.captioner import caption_photos, explain_photos
+    from captioner.caption.captioner import caption_photos
     from captioner.loading import load
 
     machine = shared.machine(arguments, arguments.sample)
     model = load(source.model, **machine, calibration=source.calibration)
     search = model.search.override(**source.search)
-    new_generator(model.backend, search)  # Refuses options before a photo is read.
     translate = model.translation(source.language, search, arguments.translator)
     seconds, size = arguments.decoding_seconds, arguments.batch_size
-    if arguments.given is not None:
-        given = [arguments.given] * len(photos)
-        return explain_photos(model, [*photos.items()], given, size, seconds, report)
-    return caption_photos(model, photos.items(), search, size, translate, seconds, note=report)
+    given = None if arguments.given is None else [arguments.given] * len(photos)
+    return caption_photos(model, photos.items(), search, size, translate, seconds, given, report)
 
 
 def print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:

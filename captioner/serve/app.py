@@ -209,10 +209,11 @@ async def _captioned(
     photos = [photo for photo in read if isinstance(photo, Prepared)]
     if not photos or (captions is not None and len(photos) < len(read)):
         raise UserError("; ".join(photo.reason for photo in read if isinstance(photo, Failed)))
-    if not captions:
-        pixels = [photo.pixels for photo in photos]
-        captions = await wrap_future(service.captions.submit(pixels, search, language))
-    return with_results(read, lambda photos: map(Prepared.captioned, photos, captions))
+    if captions:
+        captioned = list(map(Prepared.captioned, photos, captions))
+    else:
+        captioned = await wrap_future(service.captions.submit(photos, search, language))
+    return with_results(read, lambda _: captioned)
 
 
 def make_app(

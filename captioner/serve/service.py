@@ -6,16 +6,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
-
-from captioner.arrays import Array
-from captioner.backends.protocol import new_generator
 from captioner.caption.caption import Caption
-from captioner.caption.captioner import Captioner, Prepared
+from captioner.caption.captioner import Captioner, Prepared, Translate, caption_photos
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.page import html_page
@@ -28,7 +25,7 @@ from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.formats import DIGEST
-from captioner.vision.images import original_size
+from captioner.vision.images import ignore, original_size
 
 _DECODERS = 2  # Photos decoded at a time, which bounds the memory of decoding.
 _LONGEST_SIDE = 1000  # Pixels of a photo to be drawn on.
@@ -117,7 +114,7 @@ class Service:
     ) -> None:
         self.title = title
         self.edits = edits
-        self.captioner = captioner
+        self.captioner = replace(captioner, load_translation=self._translation)
         self.translators = dict(translators or {})
         self.limits = limits or Limits()
         self._batch_size = batch_size
@@ -149,18 +146,16 @@ class Service:
         photo.info[DIGEST] = self._decoders.digest(file, name, self.limits.pixels)
         return Prepared(name, photo, preprocessing.region(*original_size(photo)), pixels)
 
-    def _caption(self, pixels: list[Array], search: SearchOptions, language: str) -> list[Caption]:
-        generator = new_generator(self.captioner.backend, search)
-        captions: list[Caption] = []
-        for first in range(0, len(pixels), self._batch_size):
-            batch = np.stack(pixels[first : first + self._batch_size])  # (B, 3, size, size)
-            annotations = self.captioner.backend.encode(batch)  # (B, L, D)
-            captions += self.captioner.caption_annotations(annotations, search, generator)
-        if language == ENGLISH:
-            return captions
-        forbidden = self.captioner.forbidden(search)
-        translator = avoiding(self.translators[language], language, forbidden)
-        return translate_captions(captions, translator, language)
+    def _caption(self, photos: list[Prepared], search: SearchOptions, language: str) -> list[Any]:
+        translate = self.captioner.translation(language, search)
+        named = ((photo.name, photo) for photo in photos)
+        return [
+            *caption_photos(self.captioner, named, search, self._batch_size, translate, note=ignore)
+        ]
+
+    def _translation(self, language: str, translator: None, without: frozenset[str]) -> Translate:
+        loaded = avoiding(self.translators[language], language, without)
+        return partial(translate_captions, translator=loaded, language=language)
 
     def _translate(
         self, sentences: list[str], search: TranslationSearch, language: str

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from captioner.backends.protocol import TranslationBackend, new_generator
+from captioner.backends.protocol import TranslationBackend, check_search, new_generator
 from captioner.decoding.options import TranslationSearch
 from captioner.decoding.search import Hypothesis
 from captioner.errors import UserError
@@ -128,6 +128,7 @@ class Translator:
         search = (search or self.search).override(**options)
         if search.copy_unknown and not self.attends:
             raise UserError("copy_unknown needs a model with attention, and this one has none")
+        check_search(self.backend, search)
         generator = new_generator(self.backend, search)
         is_one = isinstance(sentences, (str, bytes)) or not isinstance(sentences, Iterable)
         inputs = [sentences] if is_one else sentences

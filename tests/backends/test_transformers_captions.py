@@ -197,7 +197,8 @@ def test_every_other_command_takes_it(blip: Path, capsys: Output) -> None:
     assert "graphs, torch, transformers" in capsys.readouterr().out
     model = captioner.load(blip)
     assert model.caption("photos/0.png", language="de").original is not None
-    given = model.teacher_forced(model.annotations([photo()]), [["a", "red", "dog"]])[0]
+    vectors = model.annotations([photo()])
+    (given,) = model.caption_annotations(vectors, given=[["a", "red", "dog"]])
     assert given.attention.sum(axis=(1, 2)) == pytest.approx([1, 1, 1], abs=1e-5)
     with asking(Service(model)) as client:
         sent = [("photo", ("0.png", Path("photos/0.png").read_bytes()))]

@@ -130,5 +130,5 @@ def test_captions_of_a_search_carry_it() -> None:
     together = model.caption(PHOTOS, beam=3, n_best=3, maximum_length=6)
     assert together == model.confidence.judge(together)
     assert None not in [each.confidence for one in together for each in one.alternatives]
-    (given,) = model.teacher_forced(model.annotations(PHOTOS[:1]), [["a", "dog"]])
+    (given,) = model.caption_annotations(model.annotations(PHOTOS[:1]), given=[["a", "dog"]])
     assert given.confidence is None

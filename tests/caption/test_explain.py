@@ -51,7 +51,8 @@ def test_typed_sentences_in_python(tiny_captioner: Captioner) -> None:
     assert [each.text for each in given] == ["A dog RUNS.", "red water\ufffd"]
     assert [each.keywords for each in given] == [("dog",), ("water",)]
     assert given[0].with_keywords("all").keywords == ("dog", "RUNS")
-    words = tiny_captioner.teacher_forced(tiny_captioner.annotations(photo()), [["a", "dog"]])
+    vectors = tiny_captioner.annotations(photo())
+    words = tiny_captioner.caption_annotations(vectors, given=[["a", "dog"]])
     assert [each.text for each in words] == ["a dog"]
 
 
@@ -68,8 +69,9 @@ def test_bad_captions_and_photos_are_named(
 ) -> None:
     with pytest.raises(UserError, match=named):
         tiny_captioner.explain(photos, captions)
+    vectors = tiny_captioner.annotations(photo())
     with pytest.raises(UserError, match="'a young boy' has no words, or is no list of them"):
-        tiny_captioner.teacher_forced(tiny_captioner.annotations(photo()), ["a young boy"])
+        tiny_captioner.caption_annotations(vectors, given=["a young boy"])
 
 
 def test_the_command_draws_and_marks_a_given_caption(

@@ -116,7 +116,7 @@ def test_what_cannot_be_said_is_named(folder: Path, capsys: Output, refused: Ref
     assert "cannot be said: dogs" in refused([*command, "--begin", "dogs", "--without", "dog"])
     assert "more words than" in refused([*command, "--begin", "a dog a", "--maximum-length", "2"])
     with pytest.MonkeyPatch.context() as patch:  # Before a photo is read.
-        patch.setattr("captioner.caption.captioner.caption_photos", None)
+        patch.setattr("captioner.caption.captioner.outcomes_of", None)
         known = ["caption", "--model", "default", "a.png"]
         assert "people wrote no caption" in refused([*known, "--begin", "cow a photo"])
     assert main([*command, "--without", "hovercraft,dog"]) == 0
