@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from PIL import Image
 
 from captioner.arrays import Array
+from captioner.caption.erase import ErasedWord
 from captioner.errors import UserError
 from captioner.files import JsonObject
 from captioner.render.overlay import MappedCaption, Region, save_picture, scale_region
@@ -59,6 +60,7 @@ class Caption:
     given: whether a person gave the words, which were then scored; see `Captioner.explain`.
     keywords: the nouns of which the model is sure, in the caption's language, each once.
     language, original: of a translated caption, its tag, such as "de", and the English one.
+    erased: how much each content word depends on what its map shows; see `Captioner.erase`.
 
     Equality ignores the maps, the photo and its name.
     """
@@ -81,6 +83,7 @@ class Caption:
     keywords: tuple[str, ...] = field(default=(), repr=False)
     language: str | None = None
     original: Caption | None = field(default=None, repr=False)
+    erased: tuple[ErasedWord, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
