@@ -36,13 +36,15 @@ class CaptionFields(BaseModel):
     model_config = ConfigDict(extra="allow", defer_build=True)
 
     caption: Text = ""
-    log_probability: float | None = None
-    score: float | None = None
-    confidence: float | None = None
+    log_probability: float | None = Field(None, description="natural, the ending included")
+    score: float | None = Field(None, description="log-probability after length normalisation")
+    confidence: float | None = Field(None, description="share of words that people would use")
     sure: bool | None = None
-    word_confidence: list[float | None] | None = None
-    keywords: list[Text] = []
-    language: Text | None = None
+    word_confidence: list[float | None] | None = Field(
+        None, description="probability that people say each word, or the same in other words"
+    )
+    keywords: list[Text] = Field([], description="nouns that are sure, in the caption's language")
+    language: Text | None = Field(None, description="of a translated caption")
     words: list[Text] = []
     word_log_probabilities: list[float] | None = None
     original: "CaptionFields | None" = None

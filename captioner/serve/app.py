@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import fastapi_offline
 from fastapi import APIRouter, Depends, FastAPI, Form, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse
 from pydantic import HttpUrl
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
@@ -61,17 +60,6 @@ _CONTENT: dict[str, object] = {kind: {} for kind in _MEDIA_TYPES.values()}
 
 router = APIRouter(prefix="/api", responses=_REFUSED, route_class=GuardedRoute)
 open_router = APIRouter(prefix="/api", responses=_REFUSED, route_class=OpenRoute)
-
-
-class _CrossOrigin(CORSMiddleware):
-    """Refuses in the form of the interface."""
-
-    def preflight_response(self, request_headers: Headers) -> Response:
-        """Answer a browser that asks whether another site may ask."""
-        answer = super().preflight_response(request_headers)
-        if answer.status_code == 200:
-            return answer
-        return JSONResponse({"error": f"{bytes(answer.body).decode()}; see --allow-origin"}, 400)
 
 
 class _Files(StaticFiles):
@@ -252,7 +240,7 @@ def make_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.add_middleware(
-        _CrossOrigin,  # Another site's page can read refusals as well.
+        CORSMiddleware,  # Another site's page can read refusals as well.
         allow_origins=allowed,
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization"],

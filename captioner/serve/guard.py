@@ -1,9 +1,9 @@
 """Checks who asks, how much comes and how long it takes; answers errors; adds headers."""
 
 import asyncio
+import json
 import re
-from collections.abc import Callable, Collection, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from secrets import compare_digest
 
 from fastapi import Request, Response
@@ -26,8 +26,8 @@ _HELD_UPLOADS = 3  # Largest contents that fit in memory together; more large on
 _SMALL = 1024**2  # Bytes up to which a content is not large.
 _LARGEST_TEXT = 2**19  # Bytes of a content in JSON, which take twenty times as many.
 _LARGEST_FIELDS = 2**22  # Characters of the fields of a form beside its files.
-_DRAIN_SECONDS = 30  # Limit on reading what a client still sends after its answer.
 _NOT_JSON = "the content should be a JSON object, of fields with values, as application/json"
+_SEND_FILES = "; send files in a form, as curl -F photo=@photo.jpg does: addresses are not fetched"
 
 BEARER = HTTPBearer(auto_error=False)
 
@@ -48,8 +48,8 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
     """Refuses requests to other host names, adds headers to all answers, answers HEAD as GET.
 
     Refuses a content with a length that is chunked too: a proxy may read another content out of it
-    (RFC 9112, 6.1). Reads the rest of a content before the end of the answer, at which a connection
-    may close: a reset would lose the answer. allowed_hosts: names, and `*.` before a name.
+    (RFC 9112, 6.1). Ignores ranges of bytes: files are small. allowed_hosts: names, and `*.` before
+    a name.
     """
     names = "|".join(re.escape(name.lower()) for name in allowed_hosts)
     any_below = names.replace(r"\*", r"[\w.-]+")
@@ -58,20 +58,10 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await app(scope, receive, send)
+        scope = {**scope, "headers": [each for each in scope["headers"] if each[0] != b"range"]}
         if scope["method"] == "HEAD":  # FastAPI refuses it; the server leaves out the content.
-            scope = {**scope, "method": "GET"}
+            scope["method"] = "GET"
         asked = Headers(scope=scope)
-        is_read = False
-
-        async def receive_noting() -> Message:
-            nonlocal is_read
-            message = await receive()
-            is_read = not message.get("more_body", False)
-            return message
-
-        async def drain() -> None:
-            while not is_read:
-                await receive_noting()
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -79,11 +69,7 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
                 headers.update(_HEADERS)
                 is_api = scope["path"].startswith("/api/")
                 headers["Cache-Control"] = "no-store" if is_api else "no-cache"
-            elif not message.get("more_body"):
-                await send({**message, "more_body": True})
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(drain(), _DRAIN_SECONDS)
-                message = {"type": "http.response.body"}
+                del headers["Accept-Ranges"]
             await send(message)
 
         inner = app
@@ -94,7 +80,7 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
         elif not is_own(host.lower()):
             reason = f"host {host[:100]!r} is not one of this server's names"
             inner = JSONResponse({"error": f"{reason}: --allow-host NAME adds one"}, 400)
-        await inner(scope, receive_noting, send_with_headers)
+        await inner(scope, receive, send_with_headers)
 
     return answer
 
@@ -196,7 +182,7 @@ class _Content(Request):
     async def json(self) -> object:
         """The content; refuses in one way what is no JSON, or too deep for Python."""
         try:
-            return await super().json()
+            return json.loads(await self.body(), parse_float=_number)
         except (ValueError, RecursionError):
             raise HTTPException(422, _NOT_JSON) from None
 
@@ -216,6 +202,12 @@ class _Content(Request):
         return message
 
 
+def _number(text: str) -> float:
+    """A number of JSON: 3.0 is the whole number 3, as descriptions of JSON have it."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
 class _FormParser(MultiPartParser):
     """Keeps files in memory: photos are private."""
 
@@ -227,22 +219,26 @@ async def answer_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     if isinstance(error, RequestValidationError):
-        return JSONResponse({"error": _invalid(request, error.errors()[0])}, 422)
+        return JSONResponse({"error": _invalid(request, error.errors())}, 422)
     if isinstance(error, UserError):
         return JSONResponse({"error": str(error)}, 422)
     return JSONResponse({"error": "the server failed at this; its own output says how"}, 500)
 
 
-def _invalid(request: Request, error: ErrorDetails) -> str:
-    """A sentence about the first field that does not fit the declared ones."""
+def _invalid(request: Request, errors: Sequence[ErrorDetails]) -> str:
+    """A sentence about the first unknown field, or else the first that is not as declared."""
+    unknown = [error for error in errors if error["type"] == "extra_forbidden"]
+    error = (unknown or errors)[0]
     place = error["loc"][1:]  # After "body".
     if not place or isinstance(place[0], int):
         return _NOT_JSON
-    if error["type"] == "extra_forbidden":
+    lacks_photo = any(other["loc"][1:2] == ("photo",) for other in errors)
+    if unknown:
         known = request.scope["route"].body_field.field_info.annotation.model_fields
-        return f"unknown field {place[-1]!r}{did_you_mean(near_names(place[-1], known))}"
+        meant = did_you_mean(near_names(place[-1], known))
+        return f"unknown field {place[-1]!r}{_SEND_FILES if lacks_photo else ''}{meant}"
     if place[0] == "photo":
-        return "field 'photo' is missing or text; send a file, as curl -F photo=@photo.jpg does"
+        return f"field 'photo' is missing or text{_SEND_FILES}"
     if isinstance(error["input"], UploadFile):
         return f"field {place[0]!r} is a file; send it as text"
     return error_sentence(error, place)

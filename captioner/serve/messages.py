@@ -7,11 +7,22 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import UploadFile
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, Json, create_model
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Json,
+    WithJsonSchema,
+    create_model,
+)
 
 from captioner import __version__
 from captioner.caption.caption import Caption, sentence
-from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
+from captioner.decoding.options import SAMPLING, AnySearch, SearchOptions, TranslationSearch
+from captioner.files import JsonObject
+from captioner.outputs.record import CaptionFields
 from captioner.render.page import jpeg_address
 from captioner.serve import Limits
 from captioner.vision.formats import DIGEST
@@ -21,6 +32,15 @@ _NAME = r"^[^\x00-\x1f\x7f]*$"  # Without control characters.
 _TEXT = r"^[^\x00-\x08\x0e-\x1f\x7f]*$"  # The same, but for white space.
 _TAG = r"^([A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*)?$"  # Of a language, or none.
 _DIGEST = r"^([0-9a-f]{64})?$"
+_ALWAYS = ["caption", "words", "score", "log_probability", "word_log_probabilities", "keywords"]
+"""Fields that the answer has of every caption."""
+_WITH_SAMPLE = {"required": ["sample"], "properties": {"sample": {"const": True}}}
+_RULES: JsonObject = {"dependentSchemas": dict.fromkeys(SAMPLING, _WITH_SAMPLE)}
+"""Of every search, which types and ranges of single fields do not say."""
+_ONE_PHOTO: JsonObject = {
+    "if": {"properties": {"format": {"const": "html"}}, "required": ["format"]},
+    "else": {"properties": {"photo": {"maxItems": 1}}},
+}
 _PLACES = 5  # Decimals of a weight of a map; 14x14 of them still add up to 1 within 0.001.
 
 
@@ -69,10 +89,16 @@ class DrawnCaption(BaseModel):
         return Caption(sentence(self.words), log_probability=sum(terms), attention=maps, **fields)
 
 
-class _PhotoForm(_optional_fields(SearchOptions)):  # type: ignore[misc]
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+_BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
+"""OpenAPI 3.1's way to describe a file, and 3.0's, which generators of clients read."""
 
-    photo: list[UploadFile] = Field(min_length=1, description="image files")
+
+class _PhotoForm(_optional_fields(SearchOptions)):  # type: ignore[misc]
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, json_schema_extra=_RULES)
+
+    photo: list[Annotated[UploadFile, WithJsonSchema(_BINARY)]] = Field(
+        min_length=1, description="image files"
+    )
     language: str | None = _optional(description="of the captions: en or one of /api/model's")
 
 
@@ -85,6 +111,8 @@ class CaptionForm(_PhotoForm):
 
 class OverlayForm(_PhotoForm):
     """Photos to be drawn on, and their captions."""
+
+    model_config = ConfigDict(json_schema_extra={**_RULES, **_ONE_PHOTO})
 
     format: Literal["png", "gif", "html"] = Field("png", description="kind of file")
     strength: float = Field(0.8, ge=0, le=1, description="of the overlay")
@@ -101,7 +129,9 @@ class OverlayForm(_PhotoForm):
 class TranslationRequest(_optional_fields(TranslationSearch)):  # type: ignore[misc]
     """Sentences to be translated, and how to search; the model's own options by default."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", allow_inf_nan=False, strict=True, json_schema_extra=_RULES
+    )
 
     sentences: list[Annotated[str, Field(max_length=2000)]] = Field(min_length=1, max_length=16)
     language: str | None = _optional(description="by default that of the first translator")
@@ -118,23 +148,13 @@ class Edit(BaseModel):
     photo_digest: str = Field("", pattern=_DIGEST, description="as /api/caption answers it")
 
 
-class CaptionAnswer(BaseModel):
+class CaptionAnswer(CaptionFields):
     """A caption of a photo."""
 
-    caption: str
-    words: list[str]
-    score: float = Field(description="log-probability after length normalisation")
-    log_probability: float = Field(description="natural logarithm, the ending included")
-    word_log_probabilities: list[float]
-    confidence: float | None = Field(None, description="share of words that people would use")
-    sure: bool | None = None
-    word_confidence: list[float | None] | None = Field(
-        None, description="probability that people say each word, or the same in other words"
-    )
-    keywords: list[str] = Field(description="nouns that are sure, in the caption's language")
-    maps: list[list[list[float]]] | None = Field(None, description="rows, for each word")
-    language: str | None = Field(None, description="of a translated caption")
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": _ALWAYS})
+
     original: CaptionAnswer | None = Field(None, description="what was translated")
+    maps: list[list[list[float]]] | None = Field(None, description="rows, for each word")
 
 
 class PhotoAnswer(BaseModel):

@@ -10,7 +10,6 @@ import warnings
 from typing import NamedTuple
 
 import uvicorn
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -19,12 +18,6 @@ from captioner.serve import Limits
 
 _CONNECTIONS = 512  # Half of the 1,024 file descriptors that Linux gives a process.
 _HEAD_SECONDS = 10  # From a connection, or an answer, to the end of the next request's head.
-_BUSY = {"error": "busy: too many connections are open"}
-_FULL = JSONResponse(_BUSY, 503, {"Retry-After": "2", "Connection": "close"})
-_NOT_HTTP = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
-    b'{"error":"the request is not valid HTTP"}'
-)
 
 
 class Listener(NamedTuple):
@@ -36,46 +29,19 @@ class Listener(NamedTuple):
 
 
 class _Protocol(H11Protocol):
-    """Closes connections that ask for nothing, and refuses in the form of the interface."""
+    """Closes a connection whose next head is not whole in time; uvicorn waits for its rest."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Limit the time to the end of a head; a full house closes a connection that is idle."""
+        """Limit the time to the end of a head, as it is after an answer."""
         super().connection_made(transport)
-        self._timer = self.loop.call_later(_HEAD_SECONDS, self._close_idle)
-        if len(self.connections) <= _CONNECTIONS:
-            return
-        others = (each for each in self.connections if isinstance(each, _Protocol))
-        idle = [other for other in others if other is not self and other.is_idle]
-        if idle:
-            oldest = min(idle, key=lambda other: other._timer.when())
-            oldest.transport.abort()
-        else:
-            self.app = _FULL
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
-        self._timer.cancel()
-        super().connection_lost(exc)
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request."""
-        super().on_response_complete()
-        self._timer.cancel()
-        self._timer = self.loop.call_later(_HEAD_SECONDS, self._close_idle)
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, without a cycle that could answer."""
-        self.transport.write(_NOT_HTTP)
-        self.transport.close()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is under way."""
-        return self.cycle is None or bool(self.cycle.response_complete)
-
-    def _close_idle(self) -> None:
-        if self.is_idle:
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        """Read; a whole head alone ends the time."""
+        self.conn.receive_data(data)
+        self.handle_events()
 
 
 def listen(host: str, port: int) -> Listener:
@@ -113,7 +79,8 @@ def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvi
         log_config=None,
         access_log=access_log,
         server_header=False,
-        timeout_keep_alive=10,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=_HEAD_SECONDS,
         timeout_graceful_shutdown=max(1, round(limits.seconds)),
     )
 

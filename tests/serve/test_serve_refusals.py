@@ -21,12 +21,14 @@ from captioner.serve.service import Service
 GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0]]]}
 JSON, FORM = "application/json", "multipart/form-data; boundary=x"
 
+PHOTOS = b'--x\r\nContent-Disposition: form-data; name="photos"\r\n\r\n1\r\n--x--\r\n'
+
 FIELDS = [
     ({"beam": "0"}, "beam should be greater than or equal to 1, found '0'"),
     ({"temperature": "0.5"}, "'temperature' has no meaning without 'sample'"),
     ({"length_normalisation": "1e400"}, "length_normalisation should be a finite number"),
     ({"nbest": "3"}, "unknown field 'nbest'; did you mean 'n_best'?"),
-    ({"photo": "text"}, "'photo' is missing or text; send a file, as curl"),
+    ({"photo": "https://a"}, "'photo' is missing or text; send files in a form, as curl"),
     ({"language": "fr"}, "'language' should be en or de"),
     ({"format": "svg"}, "format 'svg' is not one of png, gif, html"),
     ({"maps": "true"}, "unknown field 'maps'"),
@@ -45,7 +47,9 @@ CAPTIONS = [
     ([{**GOOD, "word_log_probabilities": [-1, float("nan")]}], "should be a finite number"),
 ]
 CONTENTS = [
-    ("caption", b"{}", JSON, 422, "'photo' is missing"),
+    ("caption", b"{}", JSON, 422, "'photo' is missing or text"),
+    ("caption", b"\xff\xd8", "image/jpeg", 422, "as curl -F photo=@photo.jpg does: addresses are"),
+    ("caption", PHOTOS, FORM, 422, "addresses are not fetched; did you mean 'photo'?"),
     ("caption", b"", "multipart/form-data", 400, "boundary"),
     ("translate", b"[" + b"[]" * 300_000, JSON, 413, "larger than 524,288 bytes"),
     ("translate", b"[" * 5000, JSON, 422, "should be a JSON object"),
@@ -89,6 +93,10 @@ def test_wrong_requests_are_refused(client: httpx.Client) -> None:
         headers = {"Content-Type": kind} if kind else {}
         answer = client.post(f"/api/{address}", content=content, headers=headers)
         assert named in problem(answer, status)
+    whole = client.post("/api/translate", json={"sentences": ["A man runs."], "beam": 2.0})
+    assert whole.status_code == 200  # As JSON's descriptions understand whole numbers.
+    ranged = client.get("/demo.jpg", headers={"Range": "bytes=nonsense"})
+    assert (ranged.status_code, "accept-ranges" in ranged.headers) == (200, False)
     for method, address, status in ADDRESSES:
         problem(client.request(method, address), status)
 
