@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from PIL import Image
 
 from captioner.arrays import Array
-from captioner.caption.erase import ErasedWord
 from captioner.errors import UserError
 from captioner.files import JsonObject
-from captioner.render.overlay import MappedCaption, Region, save_picture, scale_region
+from captioner.render.overlay import ErasedWord, MappedCaption, Region, save_picture, scale_region
 from captioner.render.page import PageItem, phrases, save_html
 from captioner.render.panels import frames, panels, save_gif
 from captioner.text.keywords import Kind, keywords_of_text
@@ -160,6 +159,7 @@ class Caption:
             language=self.language or ENGLISH,
             confidence=self.shown_confidence,
             word_confidence=self.word_confidence,
+            erased=self.erased,
         )
 
     def with_keywords(self, kind: Kind) -> Caption:
@@ -184,6 +184,7 @@ class Caption:
             "keywords": list(self.keywords),
             "language": self.language,
             "original": self.original and self.original.to_dict(),
+            "erased": [word.to_dict() for word in self.erased] or None,
             "alternatives": [other.to_dict() for other in self.alternatives] or None,
         }
         return {name: value for name, value in plain.items() if value is not None}

@@ -8,7 +8,6 @@ Jain and Wallace 2019, *Attention is not Explanation*.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,42 +15,17 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from captioner.arrays import Array, Values
-from captioner.render.overlay import fit
+from captioner.render.overlay import ErasedWord, Places, fit
 from captioner.text.languages import ENGLISH, is_function_word
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
     from captioner.caption.captioner import Captioner
 
-Places = NDArray[np.bool_]
-"""Which places of a map (rows, columns) are erased."""
-
 SHARE = 0.5  # Of a map's mass, in the places that are erased.
 MOVES = 4  # Pictures erased elsewhere, a word.
 BLUR = 1 / 12  # Standard deviation, as a share of the longer side.
 _LONGEST_SIDE = 512
-
-
-@dataclass(frozen=True)
-class ErasedWord:
-    """A content word of a caption, and what is left of it without what its map shows.
-
-    position: of the word, from 0. places: those of the map that are erased (`attended`).
-    log_probability: of the word after those before it, in nats, on the whole photo. without: on
-    the photo without these places. elsewhere: on the photo without as many others, the mean of
-    `MOVES` pictures. instead: the caption of the photo without these places. centre, least: as
-    `without`, for as many places in the middle of the map, and for those attended to least; None
-    unless measured.
-    """
-
-    position: int
-    places: Places
-    log_probability: float
-    without: float
-    elsewhere: float
-    instead: str = ""
-    centre: float | None = None
-    least: float | None = None
 
 
 def attended(weights: Array) -> Places:
@@ -65,7 +39,8 @@ def attended(weights: Array) -> Places:
 def moved(places: Places, count: int, generator: np.random.Generator) -> list[Places]:
     """The shape of the places, moved (around the edges) to where it overlaps least with them."""
     rows, columns = places.shape
-    shapes = [np.roll(places, shift, axis=(0, 1)) for shift in np.ndindex(rows, columns)]
+    shifts = list(np.ndindex(rows, columns))[1:] or [(0, 0)]
+    shapes = [np.roll(places, shift, axis=(0, 1)) for shift in shifts]
     overlaps = np.array([(shape & places).sum() for shape in shapes])  # (L,)
     shuffled = generator.permutation(len(shapes))
     nearest = shuffled[np.argsort(overlaps[shuffled], kind="stable")]
@@ -127,19 +102,20 @@ def erased_words(
         weights = caption.attention[position]
         places = attended(weights)
         tried = [places, *moved(places, MOVES, generator)]
+        moves = len(tried) - 1
         if is_measured:
             tried += [central(places), attended_least(weights, places)]
         annotations = captioner.annotations(list(map(without, tried)))  # (B, L, D)
         shown, *others = [row[position] for row in scores(annotations)]
         instead = "" if is_measured else captioner.caption_annotations(annotations[:1])[0].text
-        elsewhere, controls = others[:MOVES], others[MOVES:]
+        elsewhere, controls = others[:moves], others[moves:]
         words.append(
             ErasedWord(
                 position=position,
                 places=places,
                 log_probability=whole[position],
                 without=shown,
-                elsewhere=sum(elsewhere) / MOVES,
+                elsewhere=sum(elsewhere) / moves,
                 instead=instead,
                 centre=controls[0] if controls else None,
                 least=controls[1] if controls else None,
