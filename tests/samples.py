@@ -162,7 +162,8 @@ def write_xmp(path: Path, words: Words, overwrite: bool = False) -> Merged:
     """Merge words into a sidecar, of a photo that no person described."""
     packet = Packet(path.read_bytes() if path.exists() else None, f"{path}")
     done = merged(packet, words, overwrite, keywords_only=False)
-    path.write_bytes(packet.replaced(done.properties) or path.read_bytes())
+    if packet.update(done.properties):
+        path.write_bytes(packet.content)
     return done
 
 
@@ -191,8 +192,8 @@ def xmp_packet(properties: str) -> bytes:
 def own_packet(words: Words) -> bytes:
     """A packet as captioner writes it into a photo."""
     packet = Packet(None, "new")
-    done = merged(packet, words, overwrite=False, keywords_only=False)
-    return packet.replaced(done.properties) or b""
+    packet.update(merged(packet, words, overwrite=False, keywords_only=False).properties)
+    return packet.content
 
 
 def save_described(path: Path, xmp: bytes = b"", **tags: Any) -> Path:

@@ -104,7 +104,6 @@ def run(arguments: argparse.Namespace) -> int:
     """
     paths, standard_input = _read_paths(arguments)
 
-    from captioner.library import SHARED
     from captioner.outputs.outputs import opened_outputs
     from captioner.progress import counted_by, progress_bar
     from captioner.vision.images import ignore
@@ -134,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
                 with progress.external_write_mode():
                     if prints and record.made and is_new:
                         print_captions(record.to_caption(), arguments, is_alone)
-                    if record.error and record.error != SHARED:
+                    if record.error:
                         report(record.error)
                 if is_new or record.error:
                     counts[record.outcome] += 1

@@ -33,11 +33,11 @@ class Beside:
         such as a raw one (`photoshop:SidecarForExtension`), is left out.
         """
         is_alone = len(self._alike(photo)) < 2  # Else case tells photos apart.
-        places = []
-        for exact in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
-            found = [path for path in self._alike(exact) if is_alone or path.stem == exact.stem]
-            places.append([*dict.fromkeys([exact, *found])])
-        return [[path for path in places[0] if not _is_of_other(path, photo)], places[1]]
+        short, long = (
+            self._spellings(exact, is_alone)
+            for exact in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp"))
+        )
+        return [[path for path in short if not _is_of_other(path, photo)], long]
 
     def sidecar(self, photo: Path, program: Program) -> Path:
         """The sidecar to write.
@@ -48,14 +48,11 @@ class Beside:
         """
         short, long = self.sidecars(photo)
         is_of_other = self.raw_suffix(photo) not in ("", photo.suffix.lower())
-        places = long if program != "lightroom" or is_of_other else [*short, *long]
-        return next((path for path in places if path in self._alike(path)), places[0])
+        return self._first(long if program != "lightroom" or is_of_other else [*short, *long])
 
     def text(self, photo: Path) -> Path:
-        """The text of a photo."""
-        exact = photo.with_suffix(".txt")
-        alike = self._alike(exact)
-        return exact if exact in alike or len(alike) != 1 else alike[0]
+        """The text of a photo; its ending may be in any case."""
+        return self._first(self._spellings(photo.with_suffix(".txt"), in_any_case=False))
 
     def raw_suffix(self, photo: Path) -> str:
         """The suffix of a raw file of this name, whose is `photo.xmp`; "" without one."""
@@ -63,33 +60,46 @@ class Beside:
         return min(suffixes & files.RAW_SUFFIXES, default="")
 
     def namesakes(self, photo: Path) -> list[Path]:
-        """The files with the photo's name but for the ending, which are no sidecars or texts."""
-        return self._alike(photo.with_suffix(""))
+        """The photos with the name of this one but for the ending, and it."""
+        return [path for path in self._alike(photo, f"{photo.stem}/") if _is_photo(path)]
 
-    def _alike(self, path: Path) -> list[Path]:
-        names = self._names(path.parent).get(_folded(path.name), "")
+    def _spellings(self, exact: Path, in_any_case: bool) -> list[Path]:
+        """The exact name, then those that there are in another case, also of the stem."""
+        alike = self._alike(exact)
+        found = [path for path in alike if in_any_case or _nfc(path.stem) == _nfc(exact.stem)]
+        return [*dict.fromkeys([exact, *found])]
+
+    def _first(self, places: list[Path]) -> Path:
+        """The first that there is, or else the first."""
+        return next((path for path in places if path in self._alike(path)), places[0])
+
+    def _alike(self, path: Path, key: str = "") -> list[Path]:
+        names = self._names(path.parent).get(_nfc(key or path.name).lower(), "")
         return [path.with_name(name) for name in names.split("/") if name]
 
 
 def _names(folder: Path) -> Mapping[str, str]:
     """The names in a folder, joined by /, by the form that file systems which ignore case compare.
 
-    Those of photos and others also by their stems, but of sidecars, texts and their copies.
+    Also by their stems, with a / behind.
     """
     names: dict[str, str] = {}
     with suppress(OSError, ValueError):
         for name in sorted(os.listdir(folder)):
-            stem, ending = os.path.splitext(name)
-            is_beside = {ending.lower(), os.path.splitext(stem)[1].lower()} & {*ENDINGS}
-            for form in {name, name if is_beside else stem}:
-                form = _folded(form)
+            whole = _nfc(name).lower()
+            for form in (whole, f"{os.path.splitext(whole)[0]}/"):
                 names[form] = f"{names[form]}/{name}" if form in names else name
     return names
 
 
-def _folded(name: str) -> str:
-    """A name as file systems that ignore case compare it."""
-    return unicodedata.normalize("NFC", name).lower()
+def _nfc(name: str) -> str:
+    """A name with composed accents, which macOS writes apart."""
+    return unicodedata.normalize("NFC", name)
+
+
+def _is_photo(path: Path) -> bool:
+    kind = mimetypes.guess_type(path.name, strict=False)[0] or ""  # WebP is no standard.
+    return kind.startswith("image/") or path.suffix.lower() in files.RAW_SUFFIXES
 
 
 def _is_of_other(sidecar: Path, photo: Path) -> bool:

@@ -2,16 +2,16 @@
 
 import mimetypes
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 
 from typing_extensions import Self
 
 from captioner import files
-from captioner.errors import UserError, counted, on_a_line
+from captioner.errors import UserError, on_a_line
 from captioner.library import merge, texts
 from captioner.library.beside import ENDINGS, Beside
 from captioner.library.exiftool import TEMPORARY, Exiftool
@@ -20,19 +20,14 @@ from captioner.library.inside import Inside, read_inside
 from captioner.library.words import OPTION, Description, Places, Words, Written
 from captioner.library.xmp import EXTENSION, MARK, Packet, Properties
 
-SHARED = "the file beside it would be of another photo, too, and was not written"
-"""A problem of each such photo; `Library.notes` names them once."""
-
 
 class Library:
     """Photos with the words in them and beside them; a context manager, which ends exiftool.
 
     Threads may share it. It keeps nothing of a photo, but the names of the folders it saw last.
 
-    photos: all of a run, to find those that would share a sidecar or text: they get none.
     overwrite: replace people's words, of which copies are kept.
     dry_run: change nothing; `Written.notes` say what would change.
-    notes: sentences about the photos of the run, for people; said once.
 
     Raises `UserError` if `places.embed` and exiftool is not there.
     """
@@ -42,28 +37,12 @@ class Library:
         places: Places = Places(),  # noqa: B008 (it is frozen)
         overwrite: bool = False,
         dry_run: bool = False,
-        photos: Collection[str] = (),
     ) -> None:
         self._places, self._overwrite, self._is_dry = places, overwrite, dry_run
         self._beside, self._exiftool = Beside(), Exiftool()
+        self._tidied = set[Path]()
         if places.embed:
             self._exiftool.check()
-        if not dry_run:
-            folders = {os.path.dirname(photo) for photo in photos}
-            names = product(folders, (f"a{end}" for end in (*ENDINGS, TEMPORARY)))
-            files.remove_leftovers(Path(*each) for each in names)
-        firsts, self._shared, self.notes = dict[int, str](), set[str](), list[str]()
-        for photo in photos:
-            for option, path in self.files(photo).items():
-                first = firsts.setdefault(hash(path), photo)
-                is_same = first == photo or files.real_path(first) == files.real_path(photo)
-                if option != "embed" and not is_same:
-                    self._shared.add(path)
-                    example = f"such as {path} of {first} and of {photo}; rename one"
-        if self._shared:
-            count = f"{counted(len(self._shared), 'file')} not written"
-            hint = ", or give --xmp-for digikam" if places.sidecar == "lightroom" else ""
-            self.notes = [f"{count}: it would be of several photos, {example}{hint}"]
 
     def __enter__(self) -> Self:
         return self
@@ -92,38 +71,36 @@ class Library:
         """Whether there is a text beside a photo: an empty one is none."""
         return bool(texts.content_of(self._beside.text(Path(photo))))
 
-    def write(self, photo: str, words: Words, own_texts: Sequence[str] = ()) -> Written:
+    def write(self, photo: str, words: Words) -> Written:
         """Write words where the places say; a person's description stays, and gets keywords alone.
 
         Problems are in the result; nothing is raised. Without a caption, keywords alone are
         written, and a description that captioner wrote goes.
-
-        own_texts: captions that records say captioner wrote for this photo or for the one that had
-            its name: a text that equals one, or has it behind another trigger word, is replaced.
         """
         keywords = [*map(on_a_line, words.keywords)]
         words = replace(words, caption=on_a_line(words.caption), keywords=keywords)
         done, path = Written(would="get" if self._is_dry else ""), Path(photo)
-        packets, is_alone = dict[Path, Packet](), False
+        packets, keywords_only = dict[Path, Packet](), False
+        self._tidy(path.parent)
         try:
             kind = _kind_of(path)
             if self._places.sidecar or self._places.embed or not kind:
                 packets, inside = self._found(path, self._places.embed)
-                is_alone = self._keeps_words(photo, packets, inside, words, done)
+                keywords_only = self._keeps_words(photo, packets, inside, words, done)
         except UserError as error:  # The unreadable part may be a person's words.
             done.problems.append(str(error))
             return done
-        for option, place in self.files(photo).items():
+        for option, name in self.files(photo).items():
+            place = Path(name)
             try:
-                if place in self._shared:
-                    raise UserError(SHARED)
-                if option != "text":
-                    packet = packets.get(Path(place)) or Packet(None, place)
-                    self._write_xmp(option, Path(place), packet, words, is_alone, done)
-                elif words.caption:
-                    self._write_text(path, Path(place), words, own_texts, done)
+                self._check_unshared(path, option, place)
+                if option == "text":
+                    self._write_text(path, place, words, done)
+                else:
+                    packet = packets.get(place) or Packet(None, name)
+                    self._write_xmp(option, place, packet, words, keywords_only, done)
                 if os.path.lexists(place) and not self._is_dry:
-                    done.files[option] = place
+                    done.files[option] = name
             except UserError as error:
                 done.problems.append(str(error))
         return done
@@ -137,6 +114,7 @@ class Library:
             or if there is a copy of the one before.
         """
         path, done = Path(photo), Written(would="lose" if self._is_dry else "")
+        self._tidy(path.parent)
         # The text before the XMP that says whose it is, which a kill may leave there.
         places = [("text", self._beside.text(path))]
         places += [("xmp", place) for place in chain(*self._beside.sidecars(path))]
@@ -150,21 +128,23 @@ class Library:
                     if option == "text":
                         self._undo_text(path, place, words, done)
                     elif MARK in files.read_bytes(place):
-                        packets, _ = self._found(path, is_embedded=option == "embed")
-                        gone = merge.undone(packets[place])
-                        if self._save(place, packets[place], gone.properties):
+                        packet = self._found(path, is_embedded=option == "embed")[0][place]
+                        gone = merge.undone(packet)
+                        if self._save(place, packet, gone.properties):
                             done.count(option, place, gone.words)
             except UserError as error:
                 done.problems.append(str(error))
         return done
 
-    def follow(self, moved: Mapping[str, str]) -> Sequence[str]:
+    def follow(self, moved: Iterable[tuple[str, str, Words]]) -> Sequence[str]:
         """Rename sidecars and texts with photos that were renamed, all at once (they may swap).
 
-        A file of a photo that is gone and stands in the way gets the ending `.orphaned`. Returns a
-        sentence about each of those, and each file that could not follow. A dry run does nothing.
+        A file follows if it is the photo's: a sidecar by the digest in it, a text with its sidecar
+        or by its words. So what is in its place stays there, also after a kill. A file in the way
+        gets the ending `.orphaned`. Returns a sentence about each of those, and about each text of
+        which nothing says whose it is. A dry run does nothing.
 
-        moved: new names by old ones.
+        moved: the old name, the new one, and the words that a record has for the photo.
         """
         said = [] if self._is_dry else follow(moved)
         self._beside = Beside()
@@ -173,7 +153,7 @@ class Library:
     def remove_orphan(self, photo: str) -> bool:
         """Remove the sidecar of a photo that is gone, if captioner made it and wrote all of it.
 
-        It stays where another file has the photo's name, but for the ending.
+        It stays where another photo has the name, but for the ending.
         """
         places = chain(*self._beside.sidecars(Path(photo)))
         is_kept = self._is_dry or self._beside.namesakes(Path(photo))
@@ -182,6 +162,12 @@ class Library:
             with suppress(OSError):
                 path.unlink()
         return bool(own)
+
+    def _tidy(self, folder: Path) -> None:
+        """Remove what killed runs left in a folder, once."""
+        if folder not in self._tidied and not self._is_dry:
+            self._tidied.add(folder)
+            files.remove_leftovers(folder / f"a{ending}" for ending in (*ENDINGS, TEMPORARY))
 
     def _found(self, photo: Path, is_embedded: bool = False) -> tuple[dict[Path, Packet], Inside]:
         """The packets of the sidecars and of the photo, by path, and how it was read."""
@@ -192,7 +178,6 @@ class Library:
         name = f"the XMP of {photo}"
         for number, content in enumerate(inside.packets or [None]):
             packets[photo / f"{number}" if number else photo] = Packet(content, name)
-        packets[photo].obstacle += "is in several parts" if len(inside.packets) > 1 else ""
         packets[photo].properties |= inside.properties
         return packets, inside
 
@@ -202,6 +187,8 @@ class Library:
         """Whether a photo gets keywords alone: a person describes it, or may do so unseen."""
         if inside.problem:
             raise UserError(inside.problem)
+        if self._places.embed and len(inside.packets) > 1:
+            raise UserError(f"the XMP of {photo} is in several parts and was left alone")
         own = ("captioner", "table") if words.by_person else ("captioner",)
         others = (each.text for each in _described(packets) if each.by not in own)
         kept = next((text for text in others if text != words.caption), words.caption)
@@ -212,11 +199,26 @@ class Library:
             to.notes.append(f"{photo} gets keywords alone: words in {inside.unseen} need exiftool")
         return bool(to.kept or inside.unseen or not words.caption)
 
+    def _check_unshared(self, photo: Path, option: str, place: Path) -> None:
+        """Refuse a file that would be of another photo, too."""
+        for other in self._beside.namesakes(photo) if option != "embed" else ():
+            if other.name != photo.name and self.files(f"{other}")[option] == f"{place}":
+                hint = ", or give --xmp-for digikam" if option == "xmp" else ""
+                raise UserError(f"{place} would be of {photo} and of {other}: rename one{hint}")
+
     def _write_xmp(
-        self, option: str, place: Path, packet: Packet, words: Words, is_alone: bool, done: Written
+        self,
+        option: str,
+        place: Path,
+        packet: Packet,
+        words: Words,
+        keywords_only: bool,
+        done: Written,
     ) -> None:
         """Write into a sidecar, or into the photo."""
-        merged = merge.merged(packet, words, self._overwrite, is_alone)
+        if option == "embed":
+            words = replace(words, photo_digest="")
+        merged = merge.merged(packet, words, self._overwrite, keywords_only)
         suffix = self._beside.raw_suffix(place)[1:].upper()
         if packet.is_new and suffix and option == "xmp":
             merged.properties[EXTENSION] = [("", suffix)]
@@ -225,18 +227,18 @@ class Library:
             done.count(option, place, merged.words)
             done.replace(place, merged.replaced, f"captioner:before in {place}")
 
-    def _write_text(
-        self, photo: Path, place: Path, words: Words, own_texts: Sequence[str], done: Written
-    ) -> None:
+    def _write_text(self, photo: Path, place: Path, words: Words, done: Written) -> None:
         """Write a text, unless it is a person's."""
         old, replaced, copy = texts.content_of(place), list[str](), place
-        captions = [words.caption, words.line, *map(str.strip, own_texts)]
-        is_own = not old or texts.is_own(old, words, captions)
-        if not is_own and not texts.is_own(old, words, self._own_captions(photo, words.by_person)):
-            if not self._overwrite:
-                done.notes.append(f"{place} holds another text; {OPTION} replaces it")
-                done.kept = old
-                return
+        if not words.caption:
+            return
+        is_own = not old or texts.is_own(old, words)
+        is_own = is_own or texts.is_own(old, words, self._own_captions(photo, words.by_person))
+        if not is_own and not self._overwrite:
+            done.notes.append(f"{place} holds another text; {OPTION} replaces it")
+            done.kept = old
+            return
+        if not is_own:
             replaced, (_, copy) = [old], texts.copies(place)
             self._replace(copy, files.read_bytes(place))
         if self._replace(place, f"{words.line}\n".encode(errors="backslashreplace")):
@@ -275,18 +277,18 @@ class Library:
 
         What captioner made goes if it is left empty.
         """
-        content, iptc = packet.replaced(new), merge.iptc_changes(packet.properties, new)
-        if content is None and not iptc:
-            return False
-        is_made = content is not None and merge.MADE in packet.properties
-        is_gone = is_made and Packet(content, packet.name).is_empty
-        if place.suffix.lower() != ".xmp":
-            self._exiftool.write(place, b"" if is_gone else content, iptc, self._is_dry)
-        elif not is_gone:
-            self._replace(place, content or b"")
-        elif not self._is_dry:
-            place.unlink()
-        return True
+        iptc = merge.iptc_changes(packet.properties, new)
+        is_changed = packet.update(new)
+        is_gone = is_changed and merge.MADE in packet.properties and packet.is_empty
+        if place.suffix.lower() == ".xmp":
+            if is_gone and not self._is_dry:
+                place.unlink()
+            elif is_changed and not is_gone:
+                self._replace(place, packet.content)
+        elif is_changed or iptc:
+            block = packet.content if is_changed else None
+            self._exiftool.write(place, b"" if is_gone else block, iptc, self._is_dry)
+        return is_changed or bool(iptc)
 
     def _replace(self, place: Path, content: bytes) -> bool:
         """Write a file unless it is so; in a dry run, check that it can be. Whether it changes."""

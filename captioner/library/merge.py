@@ -1,7 +1,8 @@
 """Captions in the values of a packet: whose words are whose, merged and taken out again.
 
 `captioner:description` and `captioner:subject` are copies of what captioner wrote, by which it
-knows that again; `captioner:before_*` are the words of people that it replaced.
+knows that again; `captioner:before_*` are the words of people that it replaced, and
+`captioner:photo_digest` says whose a sidecar is.
 """
 
 import re
@@ -23,23 +24,27 @@ from captioner.library.xmp import (
 
 MADE = "captioner:made"
 """Marks a packet that captioner made: only such a one is removed."""
+DIGEST = "captioner:photo_digest"
 
 IPTC_CAPTION, IPTC_KEYWORDS = "iptc:Caption-Abstract", "iptc:Keywords"
 ELSEWHERE = "photo:texts"
 _LONGEST = {IPTC_CAPTION: 2000, IPTC_KEYWORDS: 64}  # Bytes (IPTC's IIM 4.2, 2:120 and 2:25).
 _DESCRIBING = (*XMP_DESCRIBING, IPTC_CAPTION)
 _WRITTEN = ("dc:description", ALT_TEXT, IPTC_CAPTION)
+_CUT = "IPTC has room for the beginning of the caption alone"
+_NOT_UTF8 = "IPTC is not in UTF-8 there, lacks letters of the caption, and gets none"
 _OWN, _OWN_SUBJECT, _BY = "captioner:description", "captioner:subject", "captioner:by"
 
 
 @dataclass
 class Merged:
-    """The new values of a packet, and what merging did.
+    """The new values of a packet, and what merging did to the old ones.
 
     words: that are captioner's now; by an undo, those that it took out. replaced: words of people,
         of which the packet has a copy. notes: for people.
     """
 
+    old: Properties
     properties: dict[str, Sequence[Entry]]
     words: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
@@ -66,7 +71,7 @@ def merged(packet: Packet, words: Words, overwrite: bool, keywords_only: bool) -
     keywords_only: a person describes the photo, here or elsewhere: captioner's caption goes.
     """
     old = packet.properties
-    done = Merged(dict(old))
+    done = Merged(old, dict(old))
     if old.get(_BY) and not (words.by_person or overwrite):
         return done
     is_there = any(entry[1] for entry in old.get(_WRITTEN[0], ()) if _is_default(entry))
@@ -78,13 +83,15 @@ def merged(packet: Packet, words: Words, overwrite: bool, keywords_only: bool) -
     _set_keywords(done, words.keywords)
     if packet.is_new and done.words:
         done.properties[MADE] = [("", "sidecar")]
+    if words.photo_digest and (done.properties[_OWN_SUBJECT] or done.properties.get(_OWN)):
+        done.properties[DIGEST] = [("", words.photo_digest)]
     return done
 
 
 def undone(packet: Packet) -> Merged:
     """Take out what captioner wrote; the words that it replaced come back."""
     old = packet.properties
-    done = Merged({name: old[name] for name in old if not name.startswith("captioner:")})
+    done = Merged(old, {name: old[name] for name in old if not name.startswith("captioner:")})
     if MADE in old:
         done.properties.pop(EXTENSION, None)
     for name in (*_DESCRIBING, SUBJECT, IPTC_KEYWORDS):
@@ -102,9 +109,8 @@ def undone(packet: Packet) -> Merged:
 
 def is_own(packet: Packet) -> bool:
     """Whether captioner made the packet and wrote all of it, by no person."""
-    if MADE not in packet.properties or packet.properties.get(_BY) or packet.obstacle:
-        return False
-    return Packet(packet.replaced(undone(packet).properties), packet.name).is_empty
+    packet.update(undone(packet).properties)
+    return MADE in packet.properties and not packet.properties.get(_BY) and packet.is_empty
 
 
 def texts(properties: Properties, name: str) -> list[str]:
@@ -125,16 +131,22 @@ def _copies_of(name: str) -> str:
     return f"captioner:before_{name.split(':')[1]}"
 
 
-def _cut(text: str, name: str) -> str:
-    """The beginning of a text that IPTC has room for; no letter is cut."""
-    return text.encode(errors="ignore")[: _LONGEST.get(name)].decode(errors="ignore").rstrip()
+def _fitted(text: str, name: str, properties: Properties) -> str:
+    """The beginning of a text that a place has room for; "" if it lacks letters of the text."""
+    if name not in _LONGEST:
+        return text
+    if _has_iptc(properties) and texts(properties, "iptc:CodedCharacterSet") != ["UTF8"]:
+        try:
+            text.encode("cp1252")
+        except UnicodeError:
+            return ""
+    return text.encode(errors="ignore")[: _LONGEST[name]].decode(errors="ignore").rstrip()
 
 
 def _own_forms(properties: Properties, own_name: str, name: str) -> set[str]:
-    """Captioner's texts in all forms: as IPTC has them, too, in a Latin character set."""
+    """Captioner's texts as they are, and as IPTC has them."""
     own = texts(properties, own_name)
-    cut = [_cut(text, name) for text in own]
-    return {*own, *cut, *(text.encode("cp1252", "replace").decode("cp1252") for text in cut)}
+    return {*own, *(_fitted(text, name, properties) for text in own)}
 
 
 def _parted(entries: Sequence[Entry], own: Collection[str]) -> tuple[list[Entry], list[str]]:
@@ -148,24 +160,25 @@ def _set_caption(done: Merged, words: Words, overwrite: bool) -> None:
 
     Words of people in other places that describe the photo go, too; a copy of each is kept.
     """
-    new = done.properties
+    old, new = done.old, done.properties
+    forms = _own_forms(old, _OWN, IPTC_CAPTION)
     for name in _DESCRIBING:
-        others, own = _parted(new.get(name, ()), _own_forms(new, _OWN, IPTC_CAPTION))
+        others, own = _parted(old.get(name, ()), forms)
         found = _by_people(name, others)
-        is_place = name in _WRITTEN and (name in new or name != IPTC_CAPTION)
+        is_place = name in _WRITTEN and (name in old or name != IPTC_CAPTION)
         if not words.caption or not (is_place or found):
             new[name] = others
             continue
-        new[_copies_of(name)] = [*dict.fromkeys([*new.get(_copies_of(name), ()), *others])]
+        new[_copies_of(name)] = [*dict.fromkeys([*old.get(_copies_of(name), ()), *others])]
         done.replaced += [text for text in found if text != words.caption]
-        caption = _cut(words.caption, name)
-        # What a person took out of IPTC alone is not written again.
-        is_out = name == IPTC_CAPTION and bool(new.get(_OWN)) and _has_iptc(new)
-        is_written = is_place and (overwrite or not is_out or bool(own + others))
-        if name == IPTC_CAPTION and is_written and caption not in (words.caption, *own):
-            done.notes.append("IPTC has room for the beginning of the caption alone")
+        caption = _fitted(words.caption, name, old) if is_place else ""
+        is_out = name == IPTC_CAPTION and _has_iptc(old) and bool(old.get(_OWN))
+        if is_out and not (own or others or overwrite):
+            caption = ""  # What a person took out of IPTC alone is not written again.
+        elif is_place and caption != words.caption not in texts(old, _OWN):
+            done.notes.append(_CUT if caption else _NOT_UTF8)
         language = "" if name == IPTC_CAPTION else "x-default"
-        new[name] = [(language, caption)] if is_written else []
+        new[name] = [(language, caption)] if caption else []
     is_sure = words.confidence is not None and not words.by_person
     values = {
         "description": words.caption,
@@ -180,18 +193,19 @@ def _set_caption(done: Merged, words: Words, overwrite: bool) -> None:
 
 def _set_keywords(done: Merged, keywords: Sequence[str]) -> None:
     """Replace the keywords that captioner wrote; the copies keep those that a person took out."""
-    new, own = done.properties, texts(done.properties, _OWN_SUBJECT)
-    forms = _own_forms(new, _OWN_SUBJECT, IPTC_KEYWORDS)
-    there, in_iptc = {*texts(new, SUBJECT)}, {*texts(new, IPTC_KEYWORDS)}
+    old, new, own = done.old, done.properties, texts(done.old, _OWN_SUBJECT)
+    forms = _own_forms(old, _OWN_SUBJECT, IPTC_KEYWORDS)
+    there, in_iptc = {*texts(old, SUBJECT)}, {*texts(old, IPTC_KEYWORDS)}
     taken_out = [word for word in own if word not in there]
     others = (there | in_iptc).difference(forms).union(taken_out)
     by_others = {word.casefold() for word in others}
     written = [word for word in dict.fromkeys(keywords) if word.casefold() not in by_others]
-    gone = {word for word in own if _has_iptc(new) and _cut(word, IPTC_KEYWORDS) not in in_iptc}
-    for name in (SUBJECT, IPTC_KEYWORDS) if IPTC_KEYWORDS in new else (SUBJECT,):
-        kept, _ = _parted(new.get(name, ()), forms)
-        added = [word for word in written if name == SUBJECT or word not in gone]
-        new[name] = [*kept, *(("", _cut(word, name)) for word in added)]
+    new[SUBJECT] = [*_parted(old.get(SUBJECT, ()), forms)[0], *(("", word) for word in written)]
+    if IPTC_KEYWORDS in old:
+        fitted = {word: _fitted(word, IPTC_KEYWORDS, old) for word in (*own, *written)}
+        gone = {word for word in own if _has_iptc(old) and fitted[word] not in in_iptc}
+        added = [("", fitted[word]) for word in written if fitted[word] and word not in gone]
+        new[IPTC_KEYWORDS] = [*_parted(old[IPTC_KEYWORDS], forms)[0], *added]
     new[_OWN_SUBJECT] = [("", word) for word in (*taken_out, *written)]
     done.words += written
 

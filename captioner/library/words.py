@@ -25,6 +25,8 @@ class Words:
     confidence: float | None = None
     by_person: bool = False
     text: str | None = None
+    photo_digest: str = ""
+    own_texts: Sequence[str] = ()
 
     @property
     def line(self) -> str:

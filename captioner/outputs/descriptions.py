@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from captioner.errors import UserError
 from captioner.library import Library, Places, Words
 from captioner.model_folders import DEMO_PHOTO
+from captioner.outputs.known_photos import note_state
 from captioner.outputs.lines import formatted_caption
 from captioner.outputs.options import OutputOptions
-from captioner.outputs.record import PhotoRecord, file_state
+from captioner.outputs.record import PhotoRecord
 from captioner.outputs.sink import Run, Sink
 from captioner.text.languages import ENGLISH
-from captioner.vision.shards import source_status
 
 
 class Descriptions(Sink):
@@ -23,29 +23,32 @@ class Descriptions(Sink):
             raise UserError("--xmp, --text and --embed need photo files, not -, --demo or shards")
         options = run.options
         places = Places(sidecar=options.xmp, text=options.text, embed=options.embed)
-        overwrite, dry_run = options.overwrite_descriptions, options.dry_run
-        self._library = Library(places, overwrite, dry_run, run.photos)
-        for sentence in self._library.notes:
-            run.report(sentence)
+        self._library = Library(places, options.overwrite_descriptions, options.dry_run)
 
     def files(self, photo: str) -> Mapping[str, str]:
         """Where the words about a photo go."""
         return self._library.files(photo)
 
+    def has_files(self, record: PhotoRecord) -> bool:
+        """Whether the words of a record are there; a person may have changed them since."""
+        is_changed = record.is_by_person and record.written != record.caption
+        return super().has_files(record) and not is_changed
+
     def add(self, record: PhotoRecord) -> None:
         """Write the words of a record, unless they are there as its table says."""
         if not record.caption.strip() or (record.saved and self.has_files(record)):
             return
-        options, own_texts = self.run.options, [*record.by_model, *record.own_texts]
-        written = self._library.write(record.image, words_of(record, options), own_texts)
+        options = self.run.options
+        written = self._library.write(record.image, words_of(record, options))
         record.described = written
         for sentence in written.notes if options.dry_run or not options.quiet else ():
             self.run.report(sentence)
         if written.files:
             record.files = {**record.files, **written.files}
-        state = file_state(source_status(record.image))
-        if "embed" in written.files and state:
-            record.bytes, record.modified = state
+        if written.files and record.is_by_person:
+            record.written = record.caption
+        if "embed" in written.files:
+            note_state(record, record.image)
         for problem in written.problems:
             record.add_problem(problem)
 
@@ -65,4 +68,6 @@ def words_of(record: PhotoRecord, options: OutputOptions) -> Words:
         confidence=None if record.is_by_person else caption.shown_confidence,
         by_person=record.is_by_person,
         text=line,
+        photo_digest=record.photo_digest,
+        own_texts=[*record.by_model, record.written, *record.own_texts],
     )

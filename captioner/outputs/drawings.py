@@ -43,11 +43,11 @@ class Drawing(Sink):
         inside = os.path.join(self.path, self._names[photo] + self.suffix)
         return {self.option: os.fspath(Path(self.path if self._is_file else inside))}
 
-    def draw(self, record: PhotoRecord) -> None:
+    def draw(self, record: PhotoRecord, caption: Caption) -> None:
         """Draw the caption, unless an earlier run did."""
-        if record.drawn and not (record.saved and self.has_files(record)):
+        if not (record.saved and self.has_files(record)):
             for option, path in self.files(record.image).items():
-                self.write(record.drawn, path)
+                self.write(caption, path)
                 record.files = {**record.files, option: path}
 
     def write(self, caption: Caption, path: str) -> None:
@@ -97,7 +97,7 @@ class WordMaps(Drawing):
 class Page(Sink):
     """One page of all photos, on which to point at words."""
 
-    needs_all = True
+    needs_maps = takes_unsure = True
 
     def __init__(self, path: str, run: Run) -> None:
         super().__init__(path, run)
@@ -106,10 +106,8 @@ class Page(Sink):
         self._names = output_names(run.photos)
         self._drawn: dict[str, PageItem] = {}
 
-    def draw(self, record: PhotoRecord) -> None:
+    def draw(self, record: PhotoRecord, caption: Caption) -> None:
         """Prepare the part of a photo, below which stands what a person says instead."""
-        if (caption := record.drawn) is None:
-            return
         title, name = _title(caption), record.image
         by_person = record.is_by_person and not caption.given
         item = caption.page_item(f"{title}: {record.to_caption()}" if by_person else title)

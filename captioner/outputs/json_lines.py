@@ -1,7 +1,7 @@
 """The sink of JSON lines, from which a run resumes. No record stays in memory, but its place."""
 
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Iterator
 from typing import IO
 
 from captioner import files
@@ -18,17 +18,17 @@ _FOR_DATASETS = ("by", "words", "keywords", "confidence", "log_probability", "mo
 class JsonLines(Sink):
     """A line a record as it comes; of a resumed table, the records that differ from it.
 
-    places: where the record of each photo begins in a resumed table, by the photo's name now, and
-        where lines without a record do. is_stale: whether there are others, which are replaced.
+    places: of a resumed table, where the record of each photo begins, and each line without one.
+    is_stale: whether there are lines that others replace: `close` leaves them out.
     """
 
     def __init__(self, path: str, run: Run) -> None:
         super().__init__(path, run)
         self.places: dict[str, int] = {}
         self.is_stale = False
-        self._is_resumed = run.options.resumes
-        self._mode = "ab" if self._is_resumed else "wb"
-        if self._is_resumed and not os.path.exists(path):
+        self.takes_unsure = run.options.resumes
+        self._mode = "ab" if run.options.resumes else "wb"
+        if run.options.resumes and not os.path.exists(path):
             files.write_bytes(path, b"")  # A run that is killed before its first record resumes.
 
     def lines(self) -> Iterator[tuple[int, PhotoRecord]]:
@@ -65,32 +65,28 @@ class JsonLines(Sink):
         with open(self.path, "rb") as file:
             return record_in(_line_at(file, self.places[photo]))
 
-    def put(self, photo: str, place: int) -> None:
-        """Note where a photo's record is now, behind all others."""
+    def drop(self, photo: str) -> None:
+        """Leave out the record of a photo, if there is one."""
         self.is_stale |= self.places.pop(photo, None) is not None
-        self.places[photo] = place
 
     def add(self, record: PhotoRecord) -> None:
         """Append the line of a record, unless it is there."""
         fields = record.to_dict()
         if self.run.options.jsonl_for:
             fields = self._for_datasets(record) if record.caption else {}
-        line = json_text(fields, indent=None)
         if self.path == "-" and fields:
-            print(line, end="", flush=True)
+            print(json_text(fields, indent=None), end="", flush=True)
         elif fields and fields != record.saved:
-            place = self._append(line.encode(errors="backslashreplace"))
-            if record.saved and record.image in self.places:
-                self.places[record.image], self.is_stale = place, True
-            elif self._is_resumed:
-                self.put(record.image, place)
+            self._append(line_of(fields), record.image)
 
-    def _append(self, line: bytes) -> int:
+    def _append(self, line: bytes, photo: str = "") -> None:
         problem = f"cannot write {self.path}"
         with files.refuse_os_errors(problem), open(self.path, self._mode) as file:
             file.write(line)
-            self._mode = "ab"
-            return file.tell() - len(line) if self._is_resumed else 0
+            if photo and self.run.options.resumes:  # Else it may be a pipe, without places.
+                self.is_stale |= photo in self.places
+                self.places[photo] = file.tell() - len(line)
+        self._mode = "ab"
 
     def _for_datasets(self, record: PhotoRecord) -> JsonObject:
         """`file_name`, as from the table's folder, and `text`, as `datasets` reads them.
@@ -101,10 +97,10 @@ class JsonLines(Sink):
         others = {field: getattr(record, field) for field in (*_FOR_DATASETS, "photo_digest")}
         return {"file_name": name.replace(os.sep, "/"), "text": record.caption, **others}
 
-    def rewrite(self, moved: Container[str] = ()) -> None:
+    def rewrite(self, renamed: Collection[str] = ()) -> None:
         """Write the table anew, without the lines that others replace.
 
-        moved: photos whose records have the names before, and files beside these.
+        renamed: photos whose lines have the names before, and files beside these.
         """
         places = {}
         with (
@@ -114,11 +110,10 @@ class JsonLines(Sink):
         ):
             for photo, place in self.places.items():
                 line = _line_at(file, place)
-                record = record_in(line) if photo in moved else None
-                if record and record.saved:
-                    kept = {key: record.files[key] for key in record.files.keys() - PLACES}
-                    fields = {**record.saved, "image": photo, "files": kept}
-                    line = json_text(fields, indent=None).encode(errors="backslashreplace")
+                if photo in renamed and (record := record_in(line)):
+                    record.image = photo
+                    record.files = {key: record.files[key] for key in record.files.keys() - PLACES}
+                    line = line_of(record.to_dict())
                 places[photo] = new.tell()
                 new.write(line)
         self.places, self.is_stale = places, False
@@ -127,6 +122,11 @@ class JsonLines(Sink):
         """Leave out the lines that others replace."""
         if self.is_stale:
             self.rewrite()
+
+
+def line_of(fields: JsonObject) -> bytes:
+    """A line of JSON, as of a record."""
+    return json_text(fields, indent=None).encode(errors="backslashreplace")
 
 
 def _line_at(file: IO[bytes], place: int) -> bytes:

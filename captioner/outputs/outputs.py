@@ -1,8 +1,7 @@
 """Gives captions to all sinks of a run; resumes from JSON lines."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
@@ -10,16 +9,16 @@ from pathlib import Path
 from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.errors import UserError
-from captioner.files import JsonObject
 from captioner.library import Library
 from captioner.memory_limits import allowed_cores
 from captioner.outcomes import MOST_WORKERS, Failed, in_background
 from captioner.outputs.descriptions import Descriptions
 from captioner.outputs.drawings import Gif, Overlay, Page, WordMaps
 from captioner.outputs.json_lines import JsonLines
+from captioner.outputs.known_photos import file_state, note_state
 from captioner.outputs.options import CaptionSource, OutputOptions
 from captioner.outputs.origin import origin_of
-from captioner.outputs.record import PERSON, PhotoRecord, file_state
+from captioner.outputs.record import PERSON, PhotoRecord
 from captioner.outputs.resume import Resumed
 from captioner.outputs.saved_maps import SavedMaps
 from captioner.outputs.sink import Run, Sink
@@ -30,7 +29,7 @@ from captioner.vision.images import ImageSource, Report, load_image
 from captioner.vision.shards import source_status
 
 DRAWN = {"overlay": Overlay, "gif": Gif, "words": WordMaps, "html": Page, "save_maps": SavedMaps}
-OTHERS = {"describes_photos": Descriptions}
+DESCRIBED = {"describes_photos": Descriptions}
 TABLES = {"jsonl": JsonLines, "parquet": Parquet, "json_file": Json, "csv": Csv}
 """The sinks by option, in the order in which a record passes them. Those of other packages, entry
 points of the group `captioner.outputs`, come before the tables."""
@@ -61,31 +60,33 @@ class Outputs:
     """
 
     def __init__(self, run: Run, source: CaptionSource) -> None:
-        self.finished: set[str] = set()
         self._run = run
-        self._drawn = sinks_of(run, DRAWN)
-        self._others = [*sinks_of(run, OTHERS), *other_sinks(run)]
         self._tables = sinks_of(run, TABLES)
-        self.sinks = [*self._drawn, *self._others, *self._tables]
+        self._others = [*other_sinks(run)]
+        described = sinks_of(run, DRAWN) + sinks_of(run, DESCRIBED)
+        self.sinks = [*described, *self._others, *self._tables]
+        self._drawing = [sink for sink in self.sinks if sink.draws]
         self._check_paths()
         self._origin = origin_of(source) if run.options.tables else {}
-        self._without_record: set[str] = set()
         self._resumed: Resumed | None = None
+        self.finished: set[str] = set()
+        done = self.finished
         if run.options.resumes and self._tables and isinstance(self._tables[0], JsonLines):
-            self._resumed = Resumed(run, self._tables[0], self._drawn, self._others)
+            self._resumed = Resumed(run, self._tables[0], self.sinks)
             language = {"language": source.language or ENGLISH}
             self._resumed.find(self._origin | language, [*source.search])
+            self._resumed.report()
             self.finished = self._resumed.finished
-            self._without_record = {each.name for each in self._resumed.replaced}
+            done = self._resumed.replaced.keys() | self.finished
         elif run.options.resumes:  # By --text alone.
-            self.finished = {*filter(Library().has_text, run.photos)}
-        done = set() if any(sink.needs_all for sink in self._drawn) else self.finished
-        done = done | self._without_record
+            done = self.finished = {*filter(Library().has_text, run.photos)}
+        if any(sink.needs_maps for sink in self.sinks):
+            done = done - self.finished
         self.remaining = {name: run.photos[name] for name in run.photos if name not in done}
 
     def _check_paths(self) -> None:
         options, photos = self._run.options, self._run.photos
-        files_of = [sink.files(photo).items() for sink in self._drawn for photo in photos]
+        files_of = [sink.files(photo).items() for sink in self._drawing for photo in photos]
         drawings = [*chain.from_iterable(files_of)]
         tables = [(option, path) for option, path in options.tables.items() if path != "-"]
         written = [(f"--{option}", path) for option, path in [*tables, *drawings]]
@@ -102,74 +103,65 @@ class Outputs:
         The `error` of a record says why a photo failed, or what could not be written.
         """
         if self._resumed:
-            incremental = (
-                Descriptions,
-                JsonLines,
-                SavedMaps,
-            )  # They have what an earlier run gave them.
-            are_new = [not isinstance(sink, incremental) for sink in self._others + self._tables]
-            for record in self._resumed.records(everything=any(are_new)):
+            yield from self._resumed.replaced.values()
+            everything = bool(self._others or self._tables[1:])
+            for record in self._resumed.records(everything):
                 if record.image not in self.remaining:
                     self._add(record)
                     if record.error:
                         yield record
-            captions = chain(self._resumed.replaced, captions)
-        workers = min(allowed_cores(), MOST_WORKERS) if self._drawn else 0
+        workers = min(allowed_cores(), MOST_WORKERS) if self._drawing else 0
         for record in in_background(self._draw, map(self._record, captions), workers):
             self._add(record)
             yield record
 
     def _record(self, item: Caption | Failed) -> PhotoRecord:
         """The record of a photo, a new one or that by a person, with the state when it was read."""
-        name, made = item.name or "", None
-        state = file_state(source_status(self._run.photos.get(name, name)))
-        if isinstance(item, Caption) and item.status and file_state(item.status) != state:
-            item = Failed(name, f"{name} changed while it was captioned; caption it again")
-            self._without_record.add(name)
-        fields: JsonObject = {**self._origin, "image": name}
-        if isinstance(item, Caption):
-            made = item.with_keywords(self._run.options.keywords)
-            fields |= made.to_dict() | ({"by": PERSON} if made.given else {})
-        record = PhotoRecord(**fields)
-        if before := self._resumed and self._resumed.read(name):
-            record.own_texts = before.by_model
-            if name in self._without_record:
-                record.saved = before.saved
-            elif before.is_by_person or name in self.finished:
-                record, before.error = before, ""
+        name, kind = item.name or "", self._run.options.keywords
+        source = self._run.photos.get(name, name)
+        before = self._resumed and self._resumed.read(name)
+        made = None if isinstance(item, Failed) else item.with_keywords(kind)
+        reason = item.reason if isinstance(item, Failed) else ""
+        if made and made.status and file_state(made.status) != file_state(source_status(source)):
+            made, reason = None, f"{name} changed while it was captioned; caption it again"
+        if before and (before.is_by_person or name in self.finished):
+            record = before
+            record.error = ""
+        else:
+            fields = made.to_dict() if made else {}
+            if made and made.given:
+                fields["by"] = PERSON
+            record = PhotoRecord(**self._origin, image=name, **fields)
+            record.own_texts = [*before.by_model, before.written] if before else []
         record.made = made
-        if isinstance(item, Failed):
-            record.add_problem(item.reason)
+        if reason:
+            record.add_problem(reason)
+            return record
+        note_state(record, source)
         if self._run.options.tables and (digest := photo_digest(name)):
             record.photo_digest = digest
-        if state:
-            record.bytes, record.modified = state
         return record
 
     def _draw(self, record: PhotoRecord) -> PhotoRecord:
         """Write a photo's drawings, as large as they are: the model may see fewer pixels."""
         made = record.made
-        if self._drawn and made and made.words and made.region:
+        if self._drawing and made and made.words and made.region:
             source, seconds = self._run.photos[record.image], self._run.options.decoding_seconds
-            load = partial(load_image, sufficient_side=DRAWN_SIDE, decoding_seconds=seconds)
             with _noted(record):
-                record.drawn = made.of_photo(load(source), made.region)
-            for sink in self._drawn:
-                with _noted(record):
-                    sink.draw(record)
-            record.drawn = None
+                photo = load_image(source, sufficient_side=DRAWN_SIDE, decoding_seconds=seconds)
+                caption = made.of_photo(photo, made.region)
+                for sink in self._drawing:
+                    with _noted(record):
+                        sink.draw(record, caption)
         return record
 
     def _add(self, record: PhotoRecord) -> None:
         """Give a record to its sinks."""
         is_sure = record.is_sure(self._run.options.min_confidence)
-        is_left_out = record.image in self._without_record
-        for sink in () if is_left_out else [*self._drawn, *(self._others if is_sure else [])]:
-            with _noted(record):
-                sink.add(record)
-        tables = self._tables if is_sure else self._tables[: bool(self._resumed)]
-        for sink in () if is_left_out else tables:
-            sink.add(record)
+        for sink in self.sinks:
+            if is_sure or sink.takes_unsure:
+                with nullcontext() if sink in self._tables else _noted(record):
+                    sink.add(record)
 
 
 @contextmanager

@@ -2,11 +2,9 @@
 
 import json
 import math
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Annotated
 
 import numpy as np
@@ -19,7 +17,6 @@ from captioner.files import JsonObject
 from captioner.library import Written
 from captioner.schema import Text, error_sentence, plain_type
 from captioner.text.keywords import keywords_of_text
-from captioner.text.tokenizer import tokenize
 
 PLACES = ("xmp", "text", "embed")
 """Where words about photos are written: options, and keys of `PhotoRecord.files`."""
@@ -54,12 +51,12 @@ class PhotoRecord(CaptionFields):
     """A photo, its captions, and what was written for it: a line of JSON, a row of a table.
 
     model, digest, version, search, calibration, translator: what the caption comes from. files:
-    paths of drawings, sidecars and texts by option. error: why there is no caption, or what could
-    not be written.
+    paths of drawings, sidecars and texts by option. written: a person's caption as these have it.
+    error: why there is no caption, or what could not be written.
 
-    Of this run alone: made: the model's caption with its maps. drawn: it on its photo. saved: the
-    fields that a resumed table has. own_texts: captions by captioner that a sidecar or text may
-    have. described: what became of the words in sidecars, texts and photos.
+    Of this run alone: made: the model's caption with its maps. saved: the fields that a resumed
+    table has. own_texts: earlier captions by captioner that a sidecar or text may have. described:
+    what became of the words in sidecars, texts and photos.
     """
 
     image: _Name
@@ -75,10 +72,10 @@ class PhotoRecord(CaptionFields):
     bytes: Annotated[int, Field(lt=2**63)] | None = None
     modified: Text | None = None
     files: dict[str, Text] = {}
+    written: Text = ""
     error: Text = ""
 
     made: Annotated[Caption | None, _UNCHECKED] = Field(None, exclude=True)
-    drawn: Annotated[Caption | None, _UNCHECKED] = Field(None, exclude=True)
     saved: JsonObject | None = Field(None, exclude=True)
     own_texts: list[Text] = Field([], exclude=True)
     described: Annotated[Written | None, _UNCHECKED] = Field(None, exclude=True)
@@ -128,11 +125,6 @@ class PhotoRecord(CaptionFields):
         if problem not in self.error.split("; "):
             self.error = "; ".join(filter(None, [self.error, problem]))
 
-    @property
-    def state(self) -> tuple[int | None, str | None]:
-        """Size and time of change of the photo's file or shard; see `file_state`."""
-        return self.bytes, self.modified
-
     def to_caption(self) -> Caption:
         """Its caption: that of this run with its maps, or one without; a person's is sure.
 
@@ -141,18 +133,18 @@ class PhotoRecord(CaptionFields):
         """
         if self.made and (self.made.given or not self.is_by_person):
             return self.made
-        text, words, keywords = " ".join(self.caption.split()), self.words, self.keywords
-        fields: JsonObject = {name: getattr(self, name) for name in ("score", "confidence", "sure")}
-        if self.is_by_person:
-            words = text.split() if self.language else tokenize(text)
-            keywords = [word for word in keywords if self.language and word in text]
-            fields = JsonObject(confidence=1.0)
-        if not self.language and (self.is_by_person or "keywords" not in self.model_fields_set):
+        text, keywords = " ".join(self.caption.split()), self.keywords
+        if self.is_by_person and self.language:
+            keywords = [word for word in keywords if word in text]
+        elif not self.language and (self.is_by_person or "keywords" not in self.model_fields_set):
             keywords = [*keywords_of_text(text)]
-        fields |= {"name": self.image, "language": self.language, "keywords": tuple(keywords)}
         log_probability = math.nan if self.log_probability is None else self.log_probability
-        caption = Caption(text, tuple(words), log_probability, (), np.empty((0, 0, 0)))
-        return replace(caption, **fields)
+        caption = Caption(text, tuple(self.words), log_probability, (), np.empty((0, 0, 0)))
+        about = {"name": self.image, "language": self.language, "keywords": tuple(keywords)}
+        caption = replace(caption, **about, confidence=self.confidence, score=self.score)
+        if self.is_by_person:
+            return replace(caption, words=tuple(text.split()), confidence=1.0, score=None)
+        return replace(caption, sure=self.sure)
 
     def rows(self) -> Iterator[JsonObject]:
         """Its rows in tables, one a caption, with all `COLUMNS`; None in empty cells."""
@@ -200,14 +192,3 @@ def record_in(line: bytes) -> PhotoRecord | None:
         record.saved = fields
         return record if "model" in fields else None
     return None
-
-
-def file_state(status: os.stat_result | None) -> tuple[int, str] | None:
-    """Size and time of change of a photo's file or shard; None without one."""
-    if status is None:
-        return None
-    try:
-        changed = datetime.fromtimestamp(status.st_mtime, timezone.utc).isoformat()
-    except (ValueError, OverflowError, OSError):  # Its years are 1 to 9999.
-        changed = f"@{status.st_mtime}"  # Seconds since 1970, as `date -d` reads them.
-    return status.st_size, changed

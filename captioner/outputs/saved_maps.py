@@ -22,7 +22,7 @@ class SavedMaps(Sink):
     .parquet: a row a photo; `maps` are T * rows * columns floats, of this `shape`.
     """
 
-    needs_all = True
+    needs_maps = takes_unsure = True
 
     def __init__(self, path: str, run: Run) -> None:
         super().__init__(path, run)

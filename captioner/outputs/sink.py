@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from captioner.caption.caption import Caption
 from captioner.outputs.options import OutputOptions
 from captioner.outputs.record import PhotoRecord
 from captioner.vision.images import ImageSource, Report
@@ -24,11 +25,13 @@ class Sink:
     A `UserError` of `draw` or `add` is a problem of the photo alone: its record names it, and the
     run goes on; one of a table ends the run.
 
-    path: the value of its option. needs_all: whether it takes captions with their maps of all
-    photos, also where a run resumes.
+    path: the value of its option.
+    needs_maps: whether it takes captions with their maps of all photos, also where a run resumes.
+    takes_unsure: whether it takes captions that --min-confidence leaves out.
     """
 
-    needs_all = False
+    needs_maps = False
+    takes_unsure = False
 
     def __init__(self, path: str, run: Run) -> None:
         self.path = path
@@ -43,8 +46,13 @@ class Sink:
         wanted = self.files(record.image).items()
         return all(option in record.files and os.path.exists(path) for option, path in wanted)
 
-    def draw(self, record: PhotoRecord) -> None:
-        """Draw `record.drawn`, a caption on its photo; in any thread, before `add`."""
+    def draw(self, record: PhotoRecord, caption: Caption) -> None:
+        """Draw the model's caption, which has its photo; in any thread, before `add`."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether it draws photos."""
+        return type(self).draw is not Sink.draw
 
     def add(self, record: PhotoRecord) -> None:
         """Take a record; they come in order."""

@@ -54,13 +54,13 @@ PACKETS = {
 
 def write(content: bytes | None, words: Words, overwrite: bool = True) -> bytes:
     packet = Packet(content, "it")
-    done = merged(packet, words, overwrite, keywords_only=False)
-    return packet.replaced(done.properties) or content or b""
+    is_changed = packet.update(merged(packet, words, overwrite, keywords_only=False).properties)
+    return packet.content if is_changed else content or b""
 
 
 def undo(content: bytes) -> bytes:
     packet = Packet(content, "it")
-    return packet.replaced(undone(packet).properties) or content
+    return packet.content if packet.update(undone(packet).properties) else content
 
 
 def form_of(content: bytes) -> list[tuple[object, ...]]:

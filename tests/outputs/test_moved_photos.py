@@ -2,15 +2,18 @@
 
 import csv
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyarrow import parquet
-from samples import CAPTION, Output, Refused, save_photo
+from samples import CAPTION, Output, Patch, Refused, save_photo, words_of_person, xmp_packet
 
 from captioner.cli.main import main
 from captioner.library import Library
+from captioner.outputs.json_lines import JsonLines
 from captioner.vision.digest import photo_digest
 
 RESUME = [*CAPTION, ".", "--jsonl", "o.jsonl", "--resume", "--xmp"]
@@ -29,71 +32,149 @@ def correct(**captions: str) -> None:
     Path("o.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in changed.values()))
 
 
-def rename(**names: str) -> None:
-    """Rename photos, also to each other's names."""
-    for old in names:
-        Path(f"{old}.png").rename(f"{old}.tmp")
-    for old, new in names.items():
-        Path(f"{old}.tmp").rename(f"{new}.png")
+def rename(*endings: str, **names: str) -> None:
+    """Rename photos, also to each other's names, and the files beside them with these endings."""
+    for ending in (".png", *endings):
+        for old in names:
+            Path(f"{old}{ending}").rename(f"{old}{ending}.aside")
+        for old, new in names.items():
+            Path(f"{old}{ending}.aside").rename(f"{new}{ending}")
 
 
 def described(photo: str) -> list[str]:
     return [each.text for each in Library().said(photo) if each.by in ("table", "captioner")]
 
 
-def test_captions_by_people_follow_swapped_and_renumbered_photos(folder: Path) -> None:
+def rate(name: str) -> None:
+    """Another program writes a rating into a sidecar: the name's letter."""
+    rating = f'<rdf:Description xmlns:xmp="http://ns.adobe.com/xap/1.0/" xmp:Rating="{name}" '
+    path = Path(f"{name}.xmp")
+    path.write_text(path.read_text().replace("<rdf:Description ", rating))
+
+
+def assert_words_are_of(photos: dict[str, str], captions: dict[str, str]) -> None:
+    """What is beside photos is theirs. photos: their first names by those now."""
+    for name, first in photos.items():
+        assert described(f"{name}.png") == [captions[first]]
+        assert f'Rating="{first}"' in Path(f"{name}.xmp").read_text()
+        assert Path(f"{name}.txt").read_text() == f"{captions[first]}\n"
+    beside = {path.name for path in Path().iterdir() if path.suffix in (".xmp", ".txt")}
+    assert beside == {f"{name}{ending}" for name in photos for ending in (".xmp", ".txt")}
+
+
+def rated_photos(folder: Path) -> dict[str, str]:
+    """Captions of three photos, two by people, with ratings beside them, by name."""
     save_photo(Path("c.png"), 3)
-    assert main(RESUME) == 0
-    correct(a="Anna", b="Ben", c="Cleo")
-    for names, expected in (
-        ({"a": "b", "b": "a"}, {"b": "Anna", "a": "Ben", "c": "Cleo"}),
-        ({"b": "c", "c": "d", "a": "b"}, {"c": "Anna", "b": "Ben", "d": "Cleo"}),
-    ):
-        rename(**names)
-        for _ in range(2):
-            assert main(RESUME) == 0
-            assert {each[0]: record["caption"] for each, record in records().items()} == expected
-            for name, caption in expected.items():
-                assert described(f"{name}.png") == [caption]
-    assert not Path("a.xmp").exists()
+    assert main([*RESUME, "--text"]) == 0
+    correct(a="Anna", b="Ben")
+    assert main([*RESUME, "--text"]) == 0
+    for name in "abc":
+        rate(name)
+    return {name.removesuffix(".png"): each["caption"] for name, each in records().items()}
 
 
-def test_a_sidecar_with_a_rating_follows_its_photo(folder: Path) -> None:
-    assert main(RESUME) == 0
-    rating = '<rdf:Description xmlns:xmp="http://ns.adobe.com/xap/1.0/" xmp:Rating="4" '
-    for name in "ab":
-        sidecar = Path(f"{name}.xmp").read_text()
-        number = str(ord(name))
-        Path(f"{name}.xmp").write_text(
-            sidecar.replace("<rdf:Description ", rating.replace("4", number))
-        )
-    captions = {name: record["caption"] for name, record in records().items()}
-    rename(a="b", b="a")
-    assert main(RESUME) == 0
-    for name, other in ("ab", "ba"):
-        assert f'"{ord(other)}"' in Path(f"{name}.xmp").read_text()
-        assert described(f"{name}.png") == [captions[f"{other}.png"]]
+WRITE = ["write", "o.jsonl", "--xmp"]
+RENAMES = [{"a": "b", "b": "a"}, {"b": "c", "c": "d", "a": "b"}, {"a": "z"}]
 
 
-def test_write_lets_a_rating_follow_a_renamed_photo_and_names_traded_ones(
-    folder: Path, capsys: Output
+@pytest.mark.parametrize("command", [RESUME, WRITE])
+@pytest.mark.parametrize("endings", [(), (".xmp", ".txt")])
+@pytest.mark.parametrize("names", RENAMES)
+def test_words_follow_renamed_photos_unless_they_went_along(
+    names: dict[str, str], endings: tuple[str, ...], command: list[str], folder: Path
 ) -> None:
-    assert main([*CAPTION, ".", "--jsonl", "o.jsonl", "--xmp"]) == 0
-    caption = records()["a.png"]["caption"]
-    rating = '<rdf:Description xmlns:xmp="http://ns.adobe.com/xap/1.0/" xmp:Rating="4" '
-    sidecar = Path("a.xmp").read_text().replace("<rdf:Description ", rating)
-    Path("a.xmp").write_text(sidecar)
-    rename(a="z")
+    captions = rated_photos(folder)
+    rename(*endings, **names)
+    photos = {names.get(name, name): name for name in "abc"}
     for _ in range(2):
-        assert main(["write", "o.jsonl", "--xmp"]) == 0
-        assert 'Rating="4"' in Path("z.xmp").read_text()
-        assert described("z.png") == [caption]
-        assert not Path("a.xmp").exists()
+        assert main([*command, "--text"]) == 0
+        assert_words_are_of(photos, captions)
+    if command == RESUME:
+        found = {name[:-4]: each["caption"] for name, each in records().items()}
+        assert found == {name: captions[first] for name, first in photos.items()}
+
+
+@pytest.mark.parametrize("command", [RESUME, WRITE])
+def test_a_new_photo_keeps_the_sidecar_that_it_brings_to_an_old_name(
+    command: list[str], folder: Path
+) -> None:
+    captions = rated_photos(folder)
+    rename(".xmp", ".txt", a="z")
+    save_photo(Path("a.png"), 9)
+    Path("a.xmp").write_bytes(xmp_packet("<dc:description>Mine</dc:description>"))
+    Path("a.txt").write_text("Mine")
+    for _ in range(2):
+        assert main([*command, "--text"]) == 0
+        assert described("z.png") == [captions["a"]]
+        assert 'Rating="a"' in Path("z.xmp").read_text()
+        assert words_of_person(Path("a.png")) == Path("a.txt").read_text() == "Mine"
+    assert not {*Path().glob("*.orphaned")}
+
+
+@pytest.mark.parametrize("place", ["Library.follow", "JsonLines.rewrite", "os.rename"])
+def test_a_run_that_is_stopped_after_photos_were_renamed_is_gone_on_with(
+    place: str, folder: Path, monkeypatch: Patch
+) -> None:
+    captions = rated_photos(folder)
+    names = {"b": "c", "c": "d", "a": "b"}
+    rename(**names)
+    owner, function = {
+        "Library.follow": (Library, "follow"),
+        "JsonLines.rewrite": (JsonLines, "rewrite"),
+        "os.rename": (os, "rename"),
+    }[place]
+    calls, real = [*range(2)], getattr(owner, function)
+
+    def stop(*arguments: Any) -> Any:
+        if owner is not os or not calls:
+            raise KeyboardInterrupt
+        calls.pop()
+        return real(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, function, stop)
+        assert main([*RESUME, "--text"]) == 130
+    for _ in range(2):
+        assert main([*RESUME, "--text"]) == 0
+        assert_words_are_of({new: old for old, new in names.items()}, captions)
+        assert {name[:-4]: each["caption"] for name, each in records().items()} == {
+            new: captions[old] for old, new in names.items()
+        }
+
+
+def test_a_second_correction_of_a_caption_is_written_too(folder: Path) -> None:
+    assert main([*RESUME, "--text"]) == 0
+    for caption in ("Anna", "Anna at sea", "Anna"):
+        correct(a=caption)
+        for _ in range(2):
+            assert main([*RESUME, "--text"]) == 0
+            assert described("a.png") == [caption]
+            assert Path("a.txt").read_text() == f"{caption}\n"
+    Path("a.xmp").unlink()
+    correct(a="Anna in the rain")  # By the text alone, too.
+    assert main([*CAPTION, ".", "--jsonl", "o.jsonl", "--resume", "--text"]) == 0
+    assert Path("a.txt").read_text() == "Anna in the rain\n"
+
+
+@pytest.mark.parametrize("command", [RESUME, WRITE])
+def test_equal_photos_with_other_names_keep_a_caption_each(
+    command: list[str], folder: Path, capsys: Output
+) -> None:
+    shutil.copy("a.png", "c.png")
+    assert main(RESUME) == 0
+    correct(a="Anna", c="Anna, again")
+    Path("new").mkdir()
+    Path("a.png").rename("new/b.png")
+    Path("c.png").rename("new/a.png")
+    for _ in range(2):
+        assert main(command) == 0
+        assert described("new/a.png") == ["Anna"]  # By its name.
+        assert described("new/b.png") == ["Anna, again"]
+    Path("new/b.png").unlink()
     capsys.readouterr()
-    rename(z="b", b="a")
-    assert main(["write", "o.jsonl", "--xmp"]) == 0
-    assert "2 photos took the name of another, a.png the first" in capsys.readouterr().err
-    assert described("b.png") == [caption]
+    assert main(command) == (2 if command == WRITE else 0)
+    named = "1 missing image: see --images (c.png)" if command == WRITE else "keeps 1 record"
+    assert named in capsys.readouterr().err
 
 
 def test_a_replaced_photo_gets_nobodys_caption_unless_it_is_the_same_edited(
@@ -181,26 +262,6 @@ def test_a_text_of_the_model_gives_way_to_that_of_another_photo(folder: Path) ->
     save_photo(Path("a.png"), 9)
     assert main([*command, "--format", "ohwx style, {caption}"]) == 0
     assert Path("a.txt").read_text() == f"ohwx style, {records()['a.png']['caption']}\n"
-
-
-def test_a_run_that_is_stopped_after_photos_were_renumbered_loses_no_words(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save_photo(Path("c.png"), 3)
-    assert main(RESUME) == 0
-    correct(a="Anna", b="Ben", c="Cleo")
-    rename(c="d", b="c", a="b")
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Library, "follow", stop)
-        assert main(RESUME) == 130
-    for _ in range(2):
-        found = {name: record["caption"] for name, record in records().items()}
-        assert found == {"b.png": "Anna", "c.png": "Ben", "d.png": "Cleo"}
-        assert main(RESUME) == 0
 
 
 def test_copies_of_texts_follow_their_photo(folder: Path) -> None:

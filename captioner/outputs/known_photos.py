@@ -1,0 +1,73 @@
+"""Which photo a record is of: its digest decides, not its name."""
+
+import os
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from datetime import datetime, timezone
+from typing import TypeVar
+
+from captioner.outputs.record import PhotoRecord
+from captioner.vision.digest import photo_digest
+from captioner.vision.images import ImageSource
+from captioner.vision.shards import source_status
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def file_state(status: os.stat_result | None) -> tuple[int, str] | None:
+    """Size and time of change of a photo's file or shard; None without one."""
+    if status is None:
+        return None
+    try:
+        changed = datetime.fromtimestamp(status.st_mtime, timezone.utc).isoformat()
+    except (ValueError, OverflowError, OSError):  # Its years are 1 to 9999.
+        changed = f"@{status.st_mtime}"  # Seconds since 1970, as `date -d` reads them.
+    return status.st_size, changed
+
+
+def note_state(record: PhotoRecord, source: ImageSource) -> None:
+    """Note size and time of change of a photo's file or shard in its record."""
+    if state := file_state(source_status(source)):
+        record.bytes, record.modified = state
+
+
+def is_as_before(record: PhotoRecord, source: ImageSource) -> bool:
+    """Whether a photo's file has the size and time of change that a record has."""
+    return file_state(source_status(source)) == (record.bytes, record.modified)
+
+
+def is_photo_of(record: PhotoRecord, photo: str, source: ImageSource) -> bool:
+    """Whether a file, or a member of a shard, is the photo of a record without another digest.
+
+    Files are read, unless they are as before; of captions by people, always.
+    """
+    is_same = is_as_before(record, source)
+    if not record.photo_digest or (is_same and not record.is_by_person):
+        return True
+    digest = photo_digest(photo)
+    return digest == record.photo_digest if digest else is_same
+
+
+def find_by_digest(lost: Mapping[Key, tuple[str, str]], photos: Iterable[str]) -> dict[Key, str]:
+    """Other photos with the digests of those that are lost; each is found once.
+
+    Equal photos go first to those of the same file name.
+
+    lost: names and digests.
+    """
+    alike = defaultdict[str, list[str]](list)
+    for photo in photos if any(digest for _, digest in lost.values()) else ():
+        alike[photo_digest(photo)].append(photo)
+    alike.pop("", None)
+    found = dict[Key, str]()
+    for is_of_name in (True, False):
+        for key, (name, digest) in lost.items():
+            named = (
+                photo
+                for photo in alike.get(digest, ())
+                if not is_of_name or os.path.basename(photo) == os.path.basename(name)
+            )
+            if key not in found and (photo := next(named, None)):
+                found[key] = photo
+                alike[digest].remove(photo)
+    return found
