@@ -8,6 +8,8 @@ Jain and Wallace 2019, *Attention is not Explanation*.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from captioner.arrays import Array, Values
+from captioner.outcomes import Failed
 from captioner.render.overlay import ErasedWord, Places, fit
 from captioner.text.languages import ENGLISH, is_function_word
 
@@ -26,6 +29,17 @@ SHARE = 0.5  # Of a map's mass, in the places that are erased.
 MOVES = 4  # Pictures erased elsewhere, a word.
 BLUR = 1 / 12  # Standard deviation, as a share of the longer side.
 _LONGEST_SIDE = 512
+
+
+def with_erased(
+    captioner: Captioner, captions: Iterable[Caption | Failed]
+) -> Iterator[Caption | Failed]:
+    """English captions of photos, tested as they come."""
+    for caption in captions:
+        if isinstance(caption, Failed):
+            yield caption
+        else:
+            yield replace(caption, erased=erased_words(captioner, caption))
 
 
 def attended(weights: Array) -> Places:

@@ -1,15 +1,21 @@
 """The erase test: which places, against brute force; what falls, with a model that is known."""
 
+import csv
+import html
+import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from samples import CAPTION, Output
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.erase import MOVES, attended, attended_least, central, erased_words, moved
+from captioner.cli.main import main
 
 WEIGHTS = np.array([[0.05, 0.05, 0.1, 0.0], [0.3, 0.25, 0.1, 0.0], [0.05, 0.1, 0.0, 0.0]])
 
@@ -111,3 +117,34 @@ def test_the_captioner_erases_in_search_and_given_captions(tiny_captioner: Capti
         )
         assert math.exp(word.without) <= 1
         assert word.places.shape == tiny_captioner.map_shape
+
+
+def test_the_command_writes_them_everywhere(folder: Path, capsys: Output) -> None:
+    given = [*CAPTION, "a.png", "--given", "a dog runs", "--erase"]
+    tables = ["--jsonl", "t.jsonl", "--csv", "t.csv", "--html", "t.html", "--overlay", "t.png"]
+    assert main([*given, *tables]) == 0
+    first, dog, runs = capsys.readouterr().out.splitlines()
+    assert first.startswith("a dog runs  (log-probability")
+    assert dog.startswith("  dog: ")
+    assert "without what its map shows" in runs
+    tested = json.loads(Path("t.jsonl").read_text())["erased"]
+    assert [word["position"] for word in tested] == [1, 2]
+    (row,) = csv.DictReader(Path("t.csv").read_text().splitlines())
+    assert json.loads(row["erased"]) == tested
+    assert '"erased":[[{"position":1,' in html.unescape(Path("t.html").read_text())
+    assert main(["write", "t.csv", "--xmp"]) == 0
+    assert main([*CAPTION, "a.png", "--erase", "--language", "de"]) == 2
+    assert "--erase tests English words" in capsys.readouterr().err
+
+
+def test_a_data_set_is_measured(folder: Path, tiny_model: Path, capsys: Output) -> None:
+    command = ["maps", str(tiny_model), "--images", ".", "--erase", "--csv", "w.csv"]
+    assert main([*command, "--json", "w.json"]) == 0
+    assert "of the words fall further by their map" in capsys.readouterr().out
+    scores = json.loads(Path("w.json").read_text())["erased"]
+    rows = list(csv.DictReader(Path("w.csv").read_text().splitlines()))
+    falls = [float(row["fall_map"]) for row in rows if row["fall_map"]]
+    assert scores["words"] == len(falls)
+    assert scores["fall"]["map"]["mean"] == pytest.approx(np.mean(falls))
+    low, high = scores["fall"]["map"]["interval"]
+    assert low <= np.mean(falls) <= high
