@@ -21,7 +21,7 @@ from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
 from captioner.evaluation import Figures, Scores
 from captioner.evaluation.corpus import FloatArray as Floats
-from captioner.evaluation.erasure import Fall, erasure_scores, erasure_table, falls_of
+from captioner.evaluation.erasure import CHOICES, Fall, erasure_scores, erasure_table, falls_of
 from captioner.evaluation.score import caption_examples
 from captioner.tables import Row, figures_table, text_table
 from captioner.vision.images import original_size
@@ -303,12 +303,14 @@ class MapScores(Scores):
 
     def rows(self) -> list[Figures]:
         """A row a word, with the fields of `WordMap`, and the falls of the erase test."""
-        falls = {(fall.image, fall.position): fall.row() for fall in self.falls}
-        missing = dict.fromkeys(self.falls[0].row()) if self.falls else {}
-        return [
-            {**missing, **falls.get((word.image, word.position), {}), **vars(word)}
-            for word in self.words
-        ]
+        names = [f"fall_{choice}" for choice in CHOICES] if self.falls else []
+        falls = {(fall.image, fall.position): fall.falls for fall in self.falls}
+        nothing = (None,) * len(names)
+        rows = []
+        for word in self.words:
+            lost = falls.get((word.image, word.position), nothing)
+            rows.append({**vars(word), **dict(zip(names, lost, strict=True))})
+        return rows
 
 
 def score_maps(

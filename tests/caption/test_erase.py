@@ -145,6 +145,6 @@ def test_a_data_set_is_measured(folder: Path, tiny_model: Path, capsys: Output) 
     rows = list(csv.DictReader(Path("w.csv").read_text().splitlines()))
     falls = [float(row["fall_map"]) for row in rows if row["fall_map"]]
     assert scores["words"] == len(falls)
-    assert scores["fall"]["map"]["mean"] == pytest.approx(np.mean(falls))
-    low, high = scores["fall"]["map"]["interval"]
+    assert scores["means"]["map"] == pytest.approx(np.mean(falls))
+    low, high = scores["intervals"]["map"]
     assert low <= np.mean(falls) <= high
