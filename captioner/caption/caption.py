@@ -12,7 +12,7 @@ from PIL import Image
 from captioner.arrays import Array
 from captioner.errors import UserError
 from captioner.files import JsonObject
-from captioner.render.overlay import MappedCaption, Region, save_picture, scale_region
+from captioner.render.overlay import ErasedWord, MappedCaption, Region, save_picture, scale_region
 from captioner.render.page import PageItem, phrases, save_html
 from captioner.render.panels import frames, panels, save_gif
 from captioner.text.keywords import Kind, keywords_of_text
@@ -61,6 +61,7 @@ class Caption:
     given: whether a person gave the words, which were then scored; see `Captioner.explain`.
     keywords: the nouns of which the model is sure, in the caption's language, each once.
     language, original: of a translated caption, its tag, such as "de", and the English one.
+    erased: how much each content word depends on what its map shows; see `Captioner.erase`.
 
     Equality ignores the maps, the photo and its name.
     """
@@ -83,6 +84,7 @@ class Caption:
     keywords: tuple[str, ...] = field(default=(), repr=False)
     language: str | None = None
     original: Caption | None = field(default=None, repr=False)
+    erased: tuple[ErasedWord, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -159,6 +161,7 @@ class Caption:
             language=self.language or ENGLISH,
             confidence=self.shown_confidence,
             word_confidence=self.word_confidence,
+            erased=self.erased,
         )
 
     def with_keywords(self, kind: Kind) -> Caption:
@@ -178,6 +181,8 @@ class Caption:
                 plain[each.name] = list(value) if isinstance(value, tuple) else value
         if self.original:
             plain["original"] = self.original.to_dict()
+        if self.erased:
+            plain["erased"] = [word.to_dict() for word in self.erased]
         if self.alternatives:
             plain["alternatives"] = [other.to_dict() for other in self.alternatives]
         return plain

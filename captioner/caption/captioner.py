@@ -23,6 +23,7 @@ from captioner.backends.protocol import (
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
 from captioner.caption.confidence import Confidence, sure_nouns
+from captioner.caption.erase import erased_words
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.outcomes import (
@@ -131,6 +132,18 @@ class Captioner:
         named = [(photo_name(source), source) for source in sources]
         explained = caption_photos(self, named, batch_size=batch_size, given=texts)
         return shape_as_given(texts, isinstance(captions, str), explained, on_error="raise")
+
+    def erase(self, photo: ImageSource, caption: str | None = None) -> Caption:
+        """Caption a photo and test its maps: `Caption.erased` says what they are worth.
+
+        For each content word, the places that hold half of its map are blurred and the same words
+        are scored again; so are as many places elsewhere. A word that depends on what its map
+        shows loses more by the first. See `captioner.caption.erase`.
+
+        caption: a given one, as `explain` takes it; by default the search's.
+        """
+        captioned = self.caption(photo) if caption is None else self.explain(photo, caption)
+        return replace(captioned, erased=erased_words(self, captioned))
 
     def caption_annotations(
         self,

@@ -49,6 +49,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--language", "TAG", f"of captions: {', '.join([ENGLISH, *LANGUAGES])}")
     add("--translator", "MODEL", "for --language: a model folder or name")
     add("--given", "TEXT", "score this caption, and draw where the model looks for it")
+    add("--erase", "", "test each word: its probability without what its map shows")
     shared.add_search(parser, SearchOptions)
     add = shared.add_group(parser, "output")
     add_outputs(add, _FIELDS)
@@ -85,6 +86,8 @@ def caption_source(arguments: argparse.Namespace) -> CaptionSource:
         given = {"language": tag, "translator": arguments.translator or packaged}
         if arguments.given is not None:
             raise UserError("--given is scored in English: leave out --language")
+        if arguments.erase:
+            raise UserError("--erase tests English words: leave out --language")
     elif arguments.translator:
         raise UserError("--translator needs --language, and another one than en")
     search = {name: getattr(arguments, name) for name in SearchOptions.model_fields}
@@ -170,6 +173,7 @@ def _captions(
         return iter(())
 
     from captioner.caption.captioner import caption_photos
+    from captioner.caption.erase import with_erased
     from captioner.loading import load
 
     machine = shared.machine(arguments, arguments.sample)
@@ -178,7 +182,9 @@ def _captions(
     translate = model.translation(source.language, search, arguments.translator)
     seconds, size = arguments.decoding_seconds, arguments.batch_size
     given = None if arguments.given is None else [arguments.given] * len(photos)
-    return caption_photos(model, photos.items(), search, size, translate, seconds, given, report)
+    named = photos.items()
+    captions = caption_photos(model, named, search, size, translate, seconds, given, report)
+    return with_erased(model, captions) if arguments.erase else captions
 
 
 def print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:

@@ -52,6 +52,7 @@ def add_commands(commands: shared.Commands) -> None:
     _add_photos(add)
     add("--instances", "FILE", "COCO's boxes and segments", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")
+    add("--erase", "", "also test whether words depend on what their maps show")
     shared.add_search(parser, SearchOptions, explained_in="caption")
     add = shared.add_group(parser, "output")
     shared.add_outputs(add, csv="write the scores of every word")
@@ -122,7 +123,8 @@ def run_score(arguments: argparse.Namespace) -> int:
 
 def run_maps(arguments: argparse.Namespace) -> int:
     """Scores a model's attention maps: width, movement and, given boxes or segments,
-    whether they lie on what the words name. The exit code is as of `evaluate`.
+    whether they lie on what the words name; with --erase, whether a word's probability falls
+    without what its map shows. The exit code is as of `evaluate`.
 
       captioner maps default --images photos/
       captioner maps runs/shapes/model --format shapes --csv words.csv
@@ -144,7 +146,8 @@ def run_maps(arguments: argparse.Namespace) -> int:
     def score(
         model: Any, photos: list[Example], generated: Grounding | None, **options: Any
     ) -> MapScores:
-        return score_maps(model, photos, grounding=generated or annotated, **options)
+        grounding = generated or annotated
+        return score_maps(model, photos, grounding=grounding, erase=arguments.erase, **options)
 
     return _score_photos(arguments, score)
 

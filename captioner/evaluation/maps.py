@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from captioner.caption.erase import erased_words
 from captioner.data.example import Example, ImageId
 from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
 from captioner.evaluation import Figures, Scores
 from captioner.evaluation.corpus import FloatArray as Floats
+from captioner.evaluation.erasure import CHOICES, Fall, erasure_scores, erasure_table, falls_of
 from captioner.evaluation.score import caption_examples
 from captioner.tables import Row, figures_table, text_table
 from captioner.vision.images import original_size
@@ -274,24 +276,41 @@ class MapScores(Scores):
     words: list[WordMap]
     spread: Figures  # As from `map_spread`.
     grounded: Figures | None  # As from `grounded_maps`; None without boxes.
+    falls: list[Fall]  # Of the erase test; empty without it.
+
+    @property
+    def erased(self) -> Figures | None:
+        """As from `erasure_scores`; None without the erase test."""
+        return erasure_scores(self.falls) if self.falls else None
 
     def to_dict(self) -> Figures:
         """The figures, nested by kind."""
-        return {**vars(self), "words": len(self.words)}
+        figures: Figures = {"photos": self.photos, "words": len(self.words)}
+        return {**figures, "spread": self.spread, "grounded": self.grounded, "erased": self.erased}
 
     def table(self) -> str:
         """The figures as text, a paragraph a kind."""
         counts = figures_table({"photos": self.photos, "words": len(self.words)})
-        text = f"{counts}\n{spread_table(self.spread)}"
-        if self.grounded is None:
-            return text
-        grounded = dict(self.grounded)
-        first = {"words with a target": grounded.pop("words"), "in photos": grounded.pop("photos")}
-        return f"{text}\n\n{figures_table(first | grounded)}"
+        paragraphs = [f"{counts}\n{spread_table(self.spread)}"]
+        if self.grounded is not None:
+            grounded = dict(self.grounded)
+            first = {"words with a target": grounded.pop("words")}
+            first["in photos"] = grounded.pop("photos")
+            paragraphs.append(figures_table(first | grounded))
+        if (erased := self.erased) is not None:
+            paragraphs.append(erasure_table(erased))
+        return "\n\n".join(paragraphs)
 
     def rows(self) -> list[Figures]:
-        """A row a word, with the fields of `WordMap`."""
-        return [vars(word) for word in self.words]
+        """A row a word, with the fields of `WordMap`, and the falls of the erase test."""
+        names = [f"fall_{choice}" for choice in CHOICES] if self.falls else []
+        falls = {(fall.image, fall.position): fall.falls for fall in self.falls}
+        nothing = (None,) * len(names)
+        rows = []
+        for word in self.words:
+            lost = falls.get((word.image, word.position), nothing)
+            rows.append({**vars(word), **dict(zip(names, lost, strict=True))})
+        return rows
 
 
 def score_maps(
@@ -299,16 +318,19 @@ def score_maps(
     examples: Sequence[Example],
     *,
     grounding: Grounding | None = None,
+    erase: bool = False,
     **options: Any,
 ) -> MapScores:
     """Caption photos, without teacher forcing, and measure the captions' maps.
 
     grounding: where the things are that words name; None measures only what needs no boxes.
+    erase: whether to test the maps of content words by erasing what they show.
     options: of `caption_examples`.
     """
     if grounding is not None and not any(photo.image_id in grounding.images for photo in examples):
         raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding.source}")
     words: list[WordMap] = []
+    falls: list[Fall] = []
     maps, unknown = [], 0
     for example, caption in caption_examples(captioner, examples, **options):
         image, targets, size = example.image_id, None, (1, 1)
@@ -319,5 +341,8 @@ def score_maps(
         assert caption.region is not None  # Its photo is known.
         words += word_maps(image, caption.words, caption.attention, targets, size, caption.region)
         maps.append(caption.attention)
+        if erase:
+            tested = erased_words(captioner, caption, is_measured=True)
+            falls += falls_of(image, replace(caption, erased=tested))
     grounded = None if grounding is None else grounded_maps(words, not_annotated=unknown)
-    return MapScores(len(maps), words, map_spread(maps), grounded)
+    return MapScores(len(maps), words, map_spread(maps), grounded, falls)

@@ -45,7 +45,8 @@ def formatted_caption(form: str, path: str, caption: Caption, rank: int = 1) -> 
 def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None) -> Iterator[str]:
     """A line for each caption of a photo: in a format, or `path: sentence` with notes.
 
-    is_alone: whether it is the only photo: a sentence has no path, and a single one no doubt.
+    is_alone: whether it is the only photo: a sentence has no path, and a single one no doubt. Words
+    that were tested by erasing have a line each.
     """
     for rank, version in enumerate((caption, *caption.alternatives), start=1):
         if form:
@@ -60,3 +61,7 @@ def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None)
         line = version.text if is_alone else f"{path}: {version.text}"
         noted = ", ".join(filter(None, notes))
         yield f"{line}  ({noted})" if noted else line
+        for word in version.erased:
+            whole, without, elsewhere = (f"{share:.0%}" for share in word.probabilities)
+            about = f"{without} without what its map shows, {elsewhere} without as much elsewhere"
+            yield f"  {version.words[word.position]}: {whole}; {about}"

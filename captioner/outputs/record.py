@@ -45,6 +45,9 @@ class CaptionFields(BaseModel):
     words: list[Text] = []
     word_log_probabilities: list[float] | None = None
     original: "CaptionFields | None" = None
+    erased: list[JsonObject] | None = Field(
+        None, description="of words: probability, without what the map shows, without other places"
+    )
 
 
 class PhotoRecord(CaptionFields):
@@ -153,6 +156,7 @@ class PhotoRecord(CaptionFields):
         of_photo["words_folder"] = self.files.get("words")
         for rank, version in enumerate([self, *self.alternatives], start=1):
             row = {**of_photo, "rank": rank, **version.model_dump(include=of_caption)}
+            row["erased"] = row["erased"] and json.dumps(row["erased"])
             yield {name: None if row.get(name) in ("", []) else row.get(name) for name in COLUMNS}
 
 

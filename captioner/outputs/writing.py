@@ -164,6 +164,7 @@ def _rows(table: Path, language: str, problems: Problems) -> Iterator[PhotoRecor
         if isinstance(keywords := cells.get("keywords"), str):
             cells["keywords"] = [*filter(None, keywords.split(", "))]
         fields = {name: cells[name] for name in cells.keys() & PhotoRecord.model_fields.keys()}
+        fields.pop("erased", None)  # JSON in a cell.
         fields |= {"image": row.image, "caption": row.captions[0], "error": ""}
         try:
             record = record_of({"model": "default", **fields})

@@ -17,13 +17,16 @@ import numpy.typing as npt
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.files import atomic_path
+from captioner.files import JsonObject, atomic_path
 
 Region: TypeAlias = tuple[float, float, float, float]
 """left, top, right, bottom in pixels from the top left corner of the photo, or fractions of them.
 
 0 is the left edge of the first pixel, the photo's width the right edge of the last one.
 """
+
+Places = npt.NDArray[np.bool_]
+"""Which places of a map (rows, columns) are erased."""
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -39,6 +42,45 @@ _LONGEST_NAME, _LONGEST_SIDE = 40, 1024  # Letters; pixels.
 
 
 @dataclass(frozen=True)
+class ErasedWord:
+    """A content word of a caption, and what is left of it without what its map shows.
+
+    position: of the word, from 0. places: those of the map that are erased.
+    log_probability: of the word after those before it, in nats, on the whole photo. without: on
+    the photo without these places. elsewhere: on the photo without as many others, the mean of
+    several pictures. instead: the caption of the photo without these places. centre, least: as
+    `without`, for as many places in the middle of the map, and for those attended to least; None
+    unless measured.
+    """
+
+    position: int
+    places: Places
+    log_probability: float
+    without: float
+    elsewhere: float
+    instead: str = ""
+    centre: float | None = None
+    least: float | None = None
+
+    @property
+    def probabilities(self) -> tuple[float, float, float]:
+        """Of the word on the whole photo, without these places, and without others."""
+        return math.exp(self.log_probability), math.exp(self.without), math.exp(self.elsewhere)
+
+    def to_dict(self) -> JsonObject:
+        """Its plain form for JSON and pages; places by their numbers, row by row."""
+        whole, without, elsewhere = self.probabilities
+        return {
+            "position": self.position,
+            "probability": whole,
+            "without": without,
+            "elsewhere": elsewhere,
+            "instead": self.instead,
+            "places": np.flatnonzero(self.places).tolist(),
+        }
+
+
+@dataclass(frozen=True)
 class MappedCaption:
     """A caption as it is drawn: T words and their maps (T, rows, columns)."""
 
@@ -48,6 +90,7 @@ class MappedCaption:
     language: str = "en"  # A tag: which words are function words; of the legend.
     confidence: float | None = None  # The caption's, shown on pages.
     word_confidence: Sequence[float | None] | None = None  # Shown with the words, but for None.
+    erased: Sequence[ErasedWord] = ()  # Shown in place of their confidences.
 
 
 @dataclass(frozen=True)

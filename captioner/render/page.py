@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 from PIL import Image
 
-from captioner.files import StrPath, atomic_path, refuse_os_errors, write_text
+from captioner.files import JsonObject, StrPath, atomic_path, refuse_os_errors, write_text
 from captioner.render.overlay import (
     PAGE_SUFFIXES,
     STYLE,
@@ -75,8 +75,10 @@ class PageItem:
         flat = [np.rint(each.reshape(len(each), -1) / UNIT).astype(int).tolist() for each in maps]
         fractions = scale_region(fitted_region, fitted.size, (1, 1))
         _, rows, columns = maps[0].shape
-        data = {"region": fractions, "rows": rows, "columns": columns, "captions": flat}
-        without_maps = [replace(caption, attention=()) for caption in captions]
+        data: JsonObject = {"region": fractions, "rows": rows, "columns": columns, "captions": flat}
+        if any(caption.erased for caption in captions):
+            data["erased"] = [[word.to_dict() for word in each.erased] for each in captions]
+        without_maps = [replace(caption, attention=(), erased=()) for caption in captions]
         encoded = json.dumps(data, separators=(",", ":"))
         return cls(jpeg_address(fitted), fitted.size, without_maps, encoded, name)
 

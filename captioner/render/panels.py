@@ -65,6 +65,7 @@ def panels(
     panel_size: longer side of the photo in a panel, in pixels. strength: see `overlay`.
     """
     words, confidences = caption.words, caption.word_confidence
+    erased = {word.position: word for word in caption.erased}
     large = fit(photo, region, panel_size)
     half = max((large[0].width - GAP) // 2, NARROWEST_CELL // 2)  # Two of them and a gap: a cell.
     small = fit(photo, region, max(1, panel_size * half // (2 * half + GAP)))
@@ -74,7 +75,10 @@ def panels(
         drawn, drawn_region = small if is_small else large
         picture = overlay(drawn, weights, drawn_region, strength)
         cell = _Cell(picture, 1 if is_small else 2, printable(word))
-        if confidences and (share := confidences[position]) is not None:
+        if (tested := erased.get(position)) is not None:
+            whole, without, _ = tested.probabilities
+            cell = cell._replace(note=f"{whole:.0%}, {without:.0%} without")
+        elif confidences and not erased and (share := confidences[position]) is not None:
             cell = cell._replace(note=f"{share:.0%}", ink=PALE_INK if share < DOUBTFUL else INK)
         cells.append(cell)
     rows = _rows(cells, 2 * MOST_COLUMNS)
@@ -82,13 +86,16 @@ def panels(
     width = 2 * MARGIN + units * half + (units - 1) * GAP
     sizes = range(WORD_SIZE, SMALLEST_WORD_SIZE - 1, -2)
     fonts = [font_for(printable("".join(words)), size) for size in sizes]  # One for all words.
-    label_height = round(WORD_SIZE * 1.5) + (0 if confidences is None else NOTE_SIZE + 5)
+    has_notes = confidences is not None or bool(erased)
+    label_height = round(WORD_SIZE * 1.5) + (NOTE_SIZE + 5 if has_notes else 0)
     header = [
         *_lines(title, NOTE_SIZE, PALE_INK, width, below=4),
         *_lines(" ".join(words), CAPTION_SIZE, INK, width),
         *_lines(caption.doubt, DOUBT_SIZE, DOUBT_INK, width),
     ]
     legend = "" if confidences is None else phrases(caption.language).legend
+    if erased:
+        legend = phrases(caption.language).erased
     parts = [
         *([_stack(header)] if header else []),
         *(_row(row, half, fonts, label_height, width) for row in rows),

@@ -2,18 +2,20 @@
 
 import csv
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from chromium_samples import DESK, TELEPHONE, Open, browser, downloaded, needs_chromium, opening
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 from render_samples import PHOTO, REGION, attention
 from samples import save_photo
 
 from captioner.data.readers import read_splits
-from captioner.render.overlay import MappedCaption
+from captioner.render.overlay import ErasedWord, MappedCaption
 from captioner.render.page import PageItem, PageWriter
 
 pytestmark = needs_chromium
@@ -66,6 +68,39 @@ def test_photos_are_found_by_words_album_and_doubt(open_page: Open, tmp_path: Pa
     page.keyboard.press("Enter")  # Who confirms a caption is sure.
     page.locator("#unsure").check()
     assert shown.all_inner_texts() == ["Rome", "2.jpg"]
+
+
+def test_a_press_on_a_tested_word_erases_what_its_map_shows(
+    open_page: Open, tmp_path: Path
+) -> None:
+    maps = attention(3)
+    places = np.zeros(np.shape(maps)[1:], bool)
+    places[0, 0] = True
+    tested = ErasedWord(2, places, math.log(0.69), math.log(0.12), math.log(0.66), "a cat")
+    caption = MappedCaption(["a", "red", "dog"], maps, erased=[tested])
+    page = open_page(written(tmp_path / "page.html", [PageItem.of(PHOTO, REGION, [caption])]))
+    words, note = page.locator(".word"), page.locator(".erased")
+    words.nth(1).hover()
+    expect(note).to_have_text("")
+    words.nth(2).hover()
+    told = "dog: 69 %; 12 % without what its map shows, 66 % without as much elsewhere."
+    expect(note).to_have_text(f"{told} Then: “a cat”. Press the word to see it.")
+    shown = canvas_pixels(page)
+    page.mouse.down()
+    erased = canvas_pixels(page)
+    assert erased != shown
+    page.wait_for_timeout(400)
+    page.mouse.up()
+    assert canvas_pixels(page) == shown
+    expect(page.locator("textarea, .editor")).to_have_count(0)  # A long press is no click.
+    page.keyboard.down("e")
+    assert canvas_pixels(page) == erased
+    page.keyboard.up("e")
+    assert canvas_pixels(page) == shown
+
+
+def canvas_pixels(page: Page) -> str:
+    return str(page.evaluate("document.querySelector('canvas').toDataURL()"))
 
 
 def test_edits_are_a_table_that_training_reads_in_the_language_of_their_words(

@@ -164,3 +164,28 @@ const draw = (figure, strength) => {
   view.pen.putImageData(drawn, 0, 0);
 };
 
+
+// Draws the photo of a figure without some places of the map, which are blurred. cells: their numbers.
+// Blurred by shrinking and enlarging, which every browser does; about as captioner/caption/erase.py.
+const drawErased = (figure, cells) => {
+  const { width, height, x0, y0, wide, high, rows, columns, pen } = figure.view;
+  const layer = (across, down, paint) => {
+    const canvas = Object.assign(document.createElement("canvas"), { width: across, height: down });
+    const brush = canvas.getContext("2d");
+    brush.imageSmoothingQuality = "high";
+    paint(brush);
+    return canvas;
+  };
+  const shrunk = 14 / Math.max(width, height);
+  const small = layer(Math.max(1, Math.round(width * shrunk)), Math.max(1, Math.round(height * shrunk)), (brush) =>
+    brush.drawImage(figure.photo, 0, 0, brush.canvas.width, brush.canvas.height));
+  const mask = layer(columns, rows, (brush) =>
+    cells.forEach((cell) => brush.fillRect(cell % columns, Math.floor(cell / columns), 1, 1)));
+  const blurred = layer(width, height, (brush) => {
+    brush.drawImage(mask, x0, y0, wide, high);
+    brush.globalCompositeOperation = "source-in";
+    brush.drawImage(small, 0, 0, width, height);
+  });
+  pen.drawImage(figure.photo, 0, 0, width, height);
+  pen.drawImage(blurred, 0, 0);
+};

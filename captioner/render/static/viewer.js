@@ -1,7 +1,9 @@
-// Shows the maps of captions' words by pointer, keyboard and touch; maps.js draws them.
+// Shows the maps of captions' words by pointer, keyboard and touch; maps.js draws them. A press on a
+// word that was tested erases what its map shows; so does the key E, while it is down.
 
 const FADE_MS = 200; // from one map to the next
 const WORD_MS = 850; // each word while playing
+const PRESS_MS = 300; // a longer press of a tested word is no click
 
 // Whether a click comes from a mouse or pen: it pins a word, as fingers and keys do, and opens a field.
 let lastPointer = "";
@@ -65,7 +67,7 @@ export const captionViewer = (unit, slider) => {
       }));
       const [stage, photo, canvas] = [".stage", "img", "canvas"].map((each) => root.querySelector(each));
       figures.set(root, {
-        root, stage, photo, canvas, captions, item, view: null, map: null, opacity: 0, frame: 0, current: null, pinned: null, timer: 0, playing: null,
+        root, stage, erasing: 0, pressed: 0, photo, canvas, captions, item, view: null, map: null, opacity: 0, frame: 0, current: null, pinned: null, timer: 0, playing: null,
       });
       sizes.observe(stage);
     }
@@ -91,6 +93,8 @@ export const captionViewer = (unit, slider) => {
       caption.words.forEach((word, number) => word.classList.toggle(
         "shown", Boolean(position) && caption.row === position.row && number === position.word));
     }
+    figure.erasing = 0;
+    tell(figure, position);
     if (!position) return fadeTo(figure, null);
     if (!figure.photo.complete) {
       await figure.photo.decode();
@@ -99,6 +103,40 @@ export const captionViewer = (unit, slider) => {
     prepare(figure);
     const map = figure.item.captions[position.row][position.word];
     fadeTo(figure, normalise(figure.view, map.map((value) => value * unit)));
+  };
+
+  // What is left of a word without what its map shows; nothing of a word that was not tested.
+  const testOf = (figure, position) =>
+    position && figure.item.erased?.[position.row]?.find((test) => test.position === position.word);
+
+  // While a word is pressed: the photo without what its map shows, and what becomes of the word.
+  const erase = (figure, position) => {
+    const test = testOf(figure, position);
+    if (!test || !figure.view) return;
+    cancelAnimationFrame(figure.frame);
+    figure.opacity = 1;
+    figure.canvas.hidden = false;
+    figure.erasing = performance.now();
+    drawErased(figure, test.places);
+  };
+
+  const restore = (figure) => {
+    if (!figure.erasing) return;
+    figure.pressed = performance.now() - figure.erasing;
+    figure.erasing = 0;
+    redraw(figure);
+  };
+
+  const tell = (figure, position) => {
+    if (!figure.item.erased) return;
+    const note = figure.root.querySelector(".erased") ?? element("p", "", figure.root.querySelector(".result"), "erased");
+    const test = testOf(figure, position);
+    note.textContent = "";
+    if (!test) return;
+    const word = figure.captions[position.row].words[position.word].textContent;
+    const percents = [test.probability, test.without, test.elsewhere].map((part) => Math.round(100 * part));
+    note.textContent = say("{}: {} %; {} % without what its map shows, {} % without as much elsewhere.", word, ...percents);
+    if (test.instead) note.textContent += ` ${say("Then: “{}”. Press the word to see it.", test.instead)}`;
   };
 
   const pin = (figure, position) => {
@@ -159,7 +197,7 @@ export const captionViewer = (unit, slider) => {
   };
 
   // read: gives the item of a card: region (edges as fractions of the photo), rows and columns of the
-  // maps, and for each caption its maps.
+  // maps, for each caption its maps and, if its words were tested, `erased`, as `ErasedWord.to_dict`.
   const add = (root, read) => {
     readers.set(root, read);
     lastUsed ??= root;
@@ -201,6 +239,18 @@ export const captionViewer = (unit, slider) => {
   onWord("pointerout", (figure, position, event) => {
     if (event.pointerType !== "touch" && !figure.playing) show(figure, figure.pinned);
   });
+  onWord("pointerdown", (figure, position) => {
+    show(figure, position);
+    erase(figure, position);
+  });
+  for (const end of ["pointerup", "pointercancel"]) {
+    document.addEventListener(end, () => figures.forEach(restore));
+  }
+  document.addEventListener("click", (event) => { // Before all others: what was pressed stays as it is.
+    const figure = figureOf(event.target);
+    if (figure && figure.pressed > PRESS_MS) event.stopImmediatePropagation();
+    if (figure) figure.pressed = 0;
+  }, true);
   onWord("focusin", (figure, position, { target }) => {
     rove(figure.captions[position.row].words, target);
     stop(figure);
@@ -250,6 +300,7 @@ export const captionViewer = (unit, slider) => {
       document.activeElement.blur();
       return;
     }
+    if (event.key === "e" && !event.repeat) return figures.forEach((each) => erase(each, each.current));
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -1, ArrowDown: 1 };
     const figure = figureOf(event.target) ?? figureOf(lastUsed);
     if (!figure || figure.root.offsetParent === null) return;
@@ -272,6 +323,10 @@ export const captionViewer = (unit, slider) => {
       return;
     }
     event.preventDefault();
+  });
+
+  document.addEventListener("keyup", (event) => {
+    if (event.key === "e") figures.forEach(restore);
   });
 
   return { add, remove };
