@@ -121,9 +121,9 @@ class PackedLSTMCell(nn.Module):
 def pack(model: nn.Module) -> None:
     """Replace the large layers of a finished model, in place, by packed ones.
 
-    The beam of one photo then takes .65 (AVX-512) to .87 (AVX2) of the time, that of 32 photos .81
-    to .86: of a beam's few rows MKL makes a fifth of the cores' speed. Packing the paper's decoder
-    takes 10 ms.
+    The beam of one photo then takes .58 (AVX-512) or .73 (AVX2) of the processor time, on one
+    thread, that of 32 photos .81 or .89: of a beam's few rows MKL makes a fifth of the cores'
+    speed. Packing the paper's decoder takes 10 ms.
     """
     for module in list(model.modules()):
         for name, layer in module.named_children():
