@@ -30,7 +30,7 @@ EDGES = {
     "evaluation": "text vision decoding render caption translate data",
     "runs": "attention text vision decoding render models backends caption translate loading data "
     "training evaluation",
-    "serve": "data text vision decoding render backends caption translate",
+    "serve": "data text vision decoding render backends caption translate outputs",
     "cli": "text vision decoding render models backends caption translate loading library data "
     "outputs training evaluation runs serve",
 }

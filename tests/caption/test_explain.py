@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from samples import CAPTION, Output, photo, save_photo
+from samples import CAPTION, Output, photo
 
 from captioner.caption.captioner import Captioner
 from captioner.cli.main import main
@@ -33,11 +33,15 @@ ON_A_LINE = "Anna's dog (left) runs — in New York!"
 
 def test_a_given_sentence_stays_as_it_was_typed(folder: Path, capsys: Output) -> None:
     outputs = ["--jsonl", "t.jsonl", "--csv", "t.csv", "--text", "--xmp", "--html", "t.html"]
-    assert main([*CAPTION, "a.png", "--given", TYPED, *outputs]) == 0
+    given = [*CAPTION, "a.png", "--given", TYPED, *outputs, "--overlay", "t.png"]
+    assert main(given) == 0
     assert capsys.readouterr().out.startswith(f"{ON_A_LINE}  (log-probability -")
     assert Path("a.txt").read_text(encoding="utf-8") == f"{ON_A_LINE}\n"
     record = json.loads(Path("t.jsonl").read_text(encoding="utf-8"))
     assert (record["caption"], record["by"]) == (ON_A_LINE, "person")
+    assert "confidence" not in record
+    assert Image.open("t.png").width > 200
+    assert main([*given, "--overwrite", "--language", "de"]) == 2
     assert record["words"] == tokenize(TYPED)  # Of the maps.
     assert record["keywords"] == ["Anna", "dog", "New York"]
     assert ON_A_LINE in Path("t.csv").read_text(encoding="utf-8")
@@ -72,18 +76,3 @@ def test_bad_captions_and_photos_are_named(
     vectors = tiny_captioner.annotations(photo())
     with pytest.raises(UserError, match="'a young boy' has no words, or is no list of them"):
         tiny_captioner.caption_annotations(vectors, given=["a young boy"])
-
-
-def test_the_command_draws_and_marks_a_given_caption(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    save_photo(Path("a.png"))
-    given = [*CAPTION, "a.png", "--model", str(tiny_model), "--given", "a dog runs"]
-    assert main([*given, "--overlay", "given.png", "--jsonl", "given.jsonl", "--xmp"]) == 0
-    assert "a dog runs  (log-probability -" in capsys.readouterr().out
-    (record,) = map(json.loads, Path("given.jsonl").read_text().splitlines())
-    assert {"caption": "a dog runs", "by": "person"}.items() <= record.items()
-    assert "confidence" not in record
-    assert "a dog runs" in Path("a.xmp").read_text()
-    assert main([*given, "--language", "de"]) == 2
