@@ -284,3 +284,32 @@ def test_a_file_that_cannot_be_read_is_not_the_photo_of_its_name(folder: Path) -
     assert main(["write", "mine.csv", "--xmp"]) == 0
     assert described("z.png") == [text]
     assert not Path("a.xmp").exists()
+
+
+def test_a_name_that_no_file_has_is_that_of_a_photo_that_is_gone(
+    folder: Path, capsys: Output
+) -> None:
+    row = {"image": "\ud800.png", "caption": "Anna", "model": "default", "by": "person"}
+    lost = {**row, "image": "\ud801.png", "photo_digest": photo_digest("b.png")}
+    Path("o.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps(lost)}\n")
+    assert main(WRITE) == 2
+    assert "1 missing image: see --images (\\ud800.png)" in capsys.readouterr().err
+    assert described("b.png") == ["Anna"]
+    assert main([*RESUME, "--resume-any"]) == 0
+    assert "o.jsonl keeps 1 record of photos that are gone" in capsys.readouterr().err
+
+
+def test_photos_of_a_table_lie_beside_it_or_in_the_working_folder(
+    folder: Path, monkeypatch: Patch
+) -> None:
+    save_photo(Path("out/c.png"), 3)
+    Path("out/o.csv").write_text("image,caption\nc.png,Cleo\na.png,Anna\n")
+    assert main(["write", "out/o.csv", "--xmp"]) == 0
+    assert (described("out/c.png"), described("a.png")) == (["Cleo"], ["Anna"])
+    captions = {"image": "c.png", "caption": "Cleo", "photo_digest": photo_digest("out/c.png")}
+    Path("out/o.jsonl").write_text(json.dumps(captions))
+    Path("out/c.png").rename("out/d.png")
+    for _ in range(2):  # Found by its digest, with what is beside its name in the table's folder.
+        assert main(["write", "out/o.jsonl", "--xmp"]) == 0
+        assert described("out/d.png") == ["Cleo"]
+    assert not Path("out/c.xmp").exists()
