@@ -228,7 +228,7 @@ def opened_file(path: StrPath, what: str = "file") -> Iterator[BinaryIO]:
     with refuse_os_errors(f"cannot read {what} {path}"):
         try:
             mode = os.stat(path).st_mode
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # Of a name that no file can have.
             raise UserError(f"{what} {path} does not exist") from None
         is_pipe = stat.S_ISFIFO(mode) and os.fspath(path).startswith(_OPEN_FILES)
         if not is_pipe and not stat.S_ISREG(mode):

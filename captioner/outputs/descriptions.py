@@ -23,7 +23,7 @@ class Descriptions(Sink):
             raise UserError("--xmp, --text and --embed need photo files, not -, --demo or shards")
         options = run.options
         places = Places(sidecar=options.xmp, text=options.text, embed=options.embed)
-        self._library = Library(places, options.overwrite_descriptions, options.dry_run)
+        self._library = Library(places, options.overwrite_descriptions, options.dry_run, run.photos)
 
     def files(self, photo: str) -> Mapping[str, str]:
         """Where the words about a photo go."""

@@ -62,12 +62,9 @@ def find_by_digest(lost: Mapping[Key, tuple[str, str]], photos: Iterable[str]) -
     found = dict[Key, str]()
     for is_of_name in (True, False):
         for key, (name, digest) in lost.items():
-            named = (
-                photo
-                for photo in alike.get(digest, ())
-                if not is_of_name or os.path.basename(photo) == os.path.basename(name)
-            )
-            if key not in found and (photo := next(named, None)):
-                found[key] = photo
-                alike[digest].remove(photo)
+            for photo in alike.get(digest, ()) if key not in found else ():
+                if not is_of_name or os.path.basename(photo) == os.path.basename(name):
+                    found[key] = photo
+                    alike[digest].remove(photo)
+                    break
     return found

@@ -143,11 +143,11 @@ class PhotoRecord(CaptionFields):
             keywords = [*keywords_of_text(text)]
         log_probability = math.nan if self.log_probability is None else self.log_probability
         caption = Caption(text, tuple(self.words), log_probability, (), np.empty((0, 0, 0)))
-        about = {"name": self.image, "language": self.language, "keywords": tuple(keywords)}
-        caption = replace(caption, **about, confidence=self.confidence, score=self.score)
+        caption = replace(caption, name=self.image, language=self.language)
+        caption = replace(caption, keywords=tuple(keywords))
         if self.is_by_person:
-            return replace(caption, words=tuple(text.split()), confidence=1.0, score=None)
-        return replace(caption, sure=self.sure)
+            return replace(caption, words=tuple(text.split()), confidence=1.0)
+        return replace(caption, score=self.score, confidence=self.confidence, sure=self.sure)
 
     def rows(self) -> Iterator[JsonObject]:
         """Its rows in tables, one a caption, with all `COLUMNS`; None in empty cells."""

@@ -43,17 +43,17 @@ def write_captions(
     images: the photos' folder; by default the working folder, or else the table's.
     language: of people's rows which name none.
     """
-    counts, problems = Counter({"not written": 0}), Problems("skip", f"table {table}")
-    with closing(Descriptions("", Run(options, {}, report))) as sink:
+    rows = _Rows(Path(table), images, language, options, report)
+    counts = Counter({"not written": 0})
+    with closing(Descriptions("", rows.run)) as sink:
 
         def describe(record: PhotoRecord) -> PhotoRecord:
             if not record.error and record.is_sure(options.min_confidence):
                 sink.add(record)
             return record
 
-        records = _records(Path(table), options, images, report, language, problems)
         # Flushing files takes the time; exiftool writes one after the other.
-        for record in in_background(describe, records, 0 if options.embed else _WRITERS):
+        for record in in_background(describe, rows.records(), 0 if options.embed else _WRITERS):
             outcome = "left out"
             if written := record.described:
                 outcome = "described" if written.changes else "described already"
@@ -61,7 +61,7 @@ def write_captions(
             if record.error:
                 report(record.error)
             counts["not written" if record.error else outcome] += 1
-    counts["not written"] += len(problems)
+    counts["not written"] += len(rows.problems)
     return counts
 
 
@@ -92,86 +92,93 @@ def unwrite_captions(
             counts["not changed"] += bool(undone.problems)
 
         for table in tables:
-            problems = Problems("skip", f"table {table}")
-            for record in _records(Path(table), options, images, report, ENGLISH, problems):
+            rows = _Rows(Path(table), images, ENGLISH, options, report)
+            for record in rows.records():
                 named.pop(record.image, None)
                 undo(record.image, record)
-            counts["not changed"] += len(problems)
+            counts["not changed"] += len(rows.problems)
         for photo in named:
             undo(photo)
     return counts
 
 
-def _records(
-    table: Path,
-    options: OutputOptions,
-    images: str | None,
-    report: Report,
-    language: str,
-    problems: Problems,
-) -> Iterator[PhotoRecord]:
-    """The records of a table that count, each with its photo; those without one have an error.
+class _Rows:
+    """The rows of a table. problems: of those that are left out, when all are read."""
 
-    What is beside renamed photos follows. The records pass through a file, not the memory.
-    """
-    folders = [images] if images else ["", str(table.parent)]
-    names, photos, has_all = cache(files.folder_names), dict[str, ImageSource](), True
-    with TemporaryDirectory() as place:
-        path = os.path.join(place, "records.jsonl")
+    def __init__(
+        self, table: Path, images: str | None, language: str, options: OutputOptions, report: Report
+    ) -> None:
+        self._table, self._language = table, language
+        self._folders = [images] if images else ["", str(table.parent)]
+        self._photos: dict[str, ImageSource] = {}
+        self.run = Run(options, self._photos, report)
+        self.problems = Problems("skip", f"table {table}")
+
+    def records(self) -> Iterator[PhotoRecord]:
+        """The records that count, each with its photo; an error says why another one stands there.
+
+        What is beside renamed photos follows. The records pass through a file, not the memory.
+        """
+        with TemporaryDirectory() as folder:
+            lines = JsonLines(os.path.join(folder, "records.jsonl"), self.run)
+            if not self._copy_to(lines.path):
+                known = set(map(files.real_path, self._photos))
+                found = map(str, photo_files(self._folders, ignore))
+                others = {files.real_path(photo): photo for photo in found}
+                self._photos |= {others[path]: others[path] for path in others.keys() - known}
+            resumed = Resumed(self.run, lines, folders=self._folders)
+            resumed.find()
+            for photo in self._photos.keys() - resumed.finished:
+                del self._photos[photo]
+            yield from resumed.replaced.values()
+            for name in lines.places:
+                record = resumed.read(name) if name in resumed.finished else None
+                if record:
+                    record.saved = None
+                    yield record
+                elif name not in resumed.replaced:
+                    self.problems.add("missing image: see --images", name.partition("\0")[0])
+        for sentence in self.problems.sentences:
+            self.run.report(sentence)
+
+    def _copy_to(self, path: str) -> bool:
+        """Write the records into JSON lines; returns whether all photos are as these say."""
+        names, are_there = cache(files.folder_names), True
         with open(path, "wb") as file:
-            for record in _rows(table, language, problems):
-                typed = (with_suffix(Path(folder, record.image), names) for folder in folders)
+            for record in self._read():
+                typed = (with_suffix(Path(each, record.image), names) for each in self._folders)
                 paths = (str(files.existing_path(each, names)) for each in typed)
                 if named := next(filter(os.path.isfile, paths), ""):
-                    record.image = photos[named] = named
+                    record.image = self._photos[named] = named
                 if not record.photo_digest:
                     note_state(record, named)
-                has_all &= not record.photo_digest or is_as_before(record, named)
+                are_there &= not record.photo_digest or is_as_before(record, named)
                 file.write(line_of(record.to_dict()))
-        if not has_all:
-            known = set(map(files.real_path, photos))
-            found = map(str, photo_files(folders, ignore))
-            others = {files.real_path(photo): photo for photo in found}
-            photos |= {others[path]: others[path] for path in others.keys() - known}
-        run = Run(options, photos, report)
-        lines = JsonLines(path, run)
-        resumed = Resumed(run, lines, folders=folders)
-        resumed.find()
-        yield from resumed.replaced.values()
-        for name in lines.places:
-            record = resumed.read(name)
-            if name in resumed.finished and record:
-                record.saved = None
-                yield record
-            elif name not in resumed.replaced:
-                problems.add("missing image: see --images", name.partition("\0")[0])
-    for sentence in problems.sentences:
-        report(sentence)
+        return are_there
 
-
-def _rows(table: Path, language: str, problems: Problems) -> Iterator[PhotoRecord]:
-    """The records of a table: a row is a person's if captioner did not write it."""
-    for row in table_rows(table, problems):
-        cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
-        if str(cells.pop("rank", 1)) != "1":  # Another one of several captions.
-            continue
-        if not cells.keys() >= BY_CAPTIONER:
-            cells = {name: cells[name] for name in cells.keys() & {"language", "photo_digest"}}
-            cells["by"] = PERSON
-        words = cells.get("words", [])
-        if isinstance(words, str):  # As all is in CSV.
-            cells |= {"words": words.split(), "word_confidence": None}
-        if isinstance(keywords := cells.get("keywords"), str):
-            cells["keywords"] = [*filter(None, keywords.split(", "))]
-        fields = {name: cells[name] for name in cells.keys() & PhotoRecord.model_fields.keys()}
-        fields.pop("erased", None)  # JSON in a cell.
-        fields |= {"image": row.image, "caption": row.captions[0], "error": ""}
-        try:
-            record = record_of({"model": "default", **fields})
-        except UserError as error:
-            problems.add("row of another type", f"{row.record}: {error}")
-            continue
-        if record.is_by_person:
-            tag = language_tag(record.language or language, "language")
-            record.language = None if is_english(tag) else tag
-        yield record
+    def _read(self) -> Iterator[PhotoRecord]:
+        """The records of the rows: a person's if captioner did not write them."""
+        for row in table_rows(self._table, self.problems):
+            cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
+            if str(cells.pop("rank", 1)) != "1":  # Another one of several captions.
+                continue
+            if not cells.keys() >= BY_CAPTIONER:
+                cells = {name: cells[name] for name in cells.keys() & {"language", "photo_digest"}}
+                cells["by"] = PERSON
+            words = cells.get("words", [])
+            if isinstance(words, str):  # As all is in CSV.
+                cells |= {"words": words.split(), "word_confidence": None}
+            if isinstance(keywords := cells.get("keywords"), str):
+                cells["keywords"] = [*filter(None, keywords.split(", "))]
+            fields = {name: cells[name] for name in cells.keys() & PhotoRecord.model_fields.keys()}
+            fields.pop("erased", None)  # JSON in a cell.
+            fields |= {"image": row.image, "caption": row.captions[0], "error": ""}
+            try:
+                record = record_of({"model": "default", **fields})
+            except UserError as error:
+                self.problems.add("row of another type", f"{row.record}: {error}")
+                continue
+            if record.is_by_person:
+                tag = language_tag(record.language or self._language, "language")
+                record.language = None if is_english(tag) else tag
+            yield record

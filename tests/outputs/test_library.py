@@ -1,15 +1,13 @@
-"""A library that people rename, move and delete; raw files, by previews in files made here."""
+"""Photos that are deleted; raw files, by previews in files made here."""
 
 import json
-import shutil
 import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import CAPTION, Output, Patch, exiftool, photo_bytes, save_photo
+from samples import CAPTION, Output, exiftool, photo_bytes, save_photo
 
-from captioner.caption.captioner import Captioner
 from captioner.cli.main import main
 from captioner.vision.images import load_image
 from captioner.vision.raw import RAW_SUFFIXES
@@ -66,35 +64,6 @@ def test_raw_files_have_sidecars_and_are_not_written_into(folder: Path, capsys: 
     Path("a.NEF").write_bytes(content[:40])
     assert main([*CAPTION, "a.NEF"]) == 2
     assert "cannot read the raw file a.NEF" in capsys.readouterr().err
-
-
-def test_a_moved_photo_keeps_its_record_and_sidecar(
-    folder: Path, capsys: Output, monkeypatch: Patch
-) -> None:
-    shutil.copy("a.png", "c.png")  # Equal to a.png.
-    assert main([*CAPTION, ".", *TABLE, "--text"]) == 0
-    before = records()
-    sidecar = Path("b.xmp").read_bytes()
-    Path("year").mkdir()
-    moved = {"a.png": "year/x.png", "b.png": "year/y.PNG", "c.png": "year/z.png"}
-    for old, new in moved.items():
-        Path(old).rename(new)
-    assert main([*CAPTION, ".", *TABLE, "--text", "--dry-run"]) == 2
-    assert "3 photos of o.jsonl have other names now: run without" in capsys.readouterr().err
-    assert Path("b.xmp").read_bytes() == sidecar
-    assert records() == before
-    monkeypatch.setattr(Captioner, "caption_annotations", None)  # It is not asked.
-    for _ in range(2):
-        assert main([*CAPTION, ".", *TABLE, "--text"]) == 0
-    assert "o.jsonl: 3 moved records\n" in capsys.readouterr().err
-    assert {record["caption"] for record in records().values()} == {
-        record["caption"] for record in before.values()
-    }
-    for old, new in moved.items():
-        written = {"xmp": f"{new[:-4]}.xmp", "text": f"{new[:-4]}.txt"}
-        assert records()[new] == before[old] | {"image": new, "files": written}
-    assert Path("year/y.xmp").read_bytes() == sidecar
-    assert {path.suffix for path in Path().iterdir()} == {"", ".jsonl"}
 
 
 def test_pruning_removes_what_captioner_alone_wrote(folder: Path, capsys: Output) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 from samples import CAPTION, Output, Patch, Refused, save_photo, words_of_person, xmp_packet
 
+from captioner.caption.captioner import Captioner
 from captioner.cli.main import main
 from captioner.library import Library
 from captioner.outputs.json_lines import JsonLines
@@ -38,6 +39,7 @@ def rename(*endings: str, **names: str) -> None:
         for old in names:
             Path(f"{old}{ending}").rename(f"{old}{ending}.aside")
         for old, new in names.items():
+            Path(new).parent.mkdir(exist_ok=True)
             Path(f"{old}{ending}.aside").rename(f"{new}{ending}")
 
 
@@ -58,7 +60,7 @@ def assert_words_are_of(photos: dict[str, str], captions: dict[str, str]) -> Non
         assert described(f"{name}.png") == [captions[first]]
         assert f'Rating="{first}"' in Path(f"{name}.xmp").read_text()
         assert Path(f"{name}.txt").read_text() == f"{captions[first]}\n"
-    beside = {path.name for path in Path().iterdir() if path.suffix in (".xmp", ".txt")}
+    beside = {str(path) for path in Path().rglob("*") if path.suffix in (".xmp", ".txt")}
     assert beside == {f"{name}{ending}" for name in photos for ending in (".xmp", ".txt")}
 
 
@@ -74,24 +76,38 @@ def rated_photos(folder: Path) -> dict[str, str]:
 
 
 WRITE = ["write", "o.jsonl", "--xmp"]
-RENAMES = [{"a": "b", "b": "a"}, {"b": "c", "c": "d", "a": "b"}, {"a": "z"}]
+RENAMES = [{"a": "b", "b": "a"}, {"b": "c", "c": "d", "a": "b"}, {"a": "year/z"}]
 
 
 @pytest.mark.parametrize("command", [RESUME, WRITE])
 @pytest.mark.parametrize("endings", [(), (".xmp", ".txt")])
 @pytest.mark.parametrize("names", RENAMES)
 def test_words_follow_renamed_photos_unless_they_went_along(
-    names: dict[str, str], endings: tuple[str, ...], command: list[str], folder: Path
+    names: dict[str, str],
+    endings: tuple[str, ...],
+    command: list[str],
+    folder: Path,
+    capsys: Output,
+    monkeypatch: Patch,
 ) -> None:
-    captions = rated_photos(folder)
+    captions, before = rated_photos(folder), records()
     rename(*endings, **names)
     photos = {names.get(name, name): name for name in "abc"}
+    monkeypatch.setattr(Captioner, "caption_annotations", None)  # It is not asked.
+    if command == RESUME:
+        assert main([*command, "--dry-run"]) == 2
+        about = f"{len(names)} photo{'s'[: len(names) - 1]} of o.jsonl have other names now"
+        assert about in capsys.readouterr().err
+        assert records() == before
     for _ in range(2):
         assert main([*command, "--text"]) == 0
         assert_words_are_of(photos, captions)
     if command == RESUME:
-        found = {name[:-4]: each["caption"] for name, each in records().items()}
-        assert found == {name: captions[first] for name, first in photos.items()}
+        assert f"o.jsonl: {len(names)} moved record" in capsys.readouterr().err
+        for name, first in photos.items():
+            files = {"xmp": f"{name}.xmp", "text": f"{name}.txt"}
+            record = before[f"{first}.png"] | {"image": f"{name}.png", "files": files}
+            assert records()[f"{name}.png"] == record
 
 
 @pytest.mark.parametrize("command", [RESUME, WRITE])
@@ -264,18 +280,6 @@ def test_a_text_of_the_model_gives_way_to_that_of_another_photo(folder: Path) ->
     assert Path("a.txt").read_text() == f"ohwx style, {records()['a.png']['caption']}\n"
 
 
-def test_copies_of_texts_follow_their_photo(folder: Path) -> None:
-    texts = {"a": "Anna's own text", "b": "Ben's own text"}
-    for name, text in texts.items():
-        Path(f"{name}.txt").write_text(f"{text}\n")
-    assert main([*RESUME, "--text", "--overwrite-descriptions"]) == 0
-    rename(a="b", b="a")
-    assert main([*RESUME, "--text"]) == 0
-    assert main(["unwrite", "."]) == 0
-    for name, other in ("ab", "ba"):
-        assert Path(f"{name}.txt").read_text() == f"{texts[other]}\n"
-
-
 def test_a_file_that_cannot_be_read_is_not_the_photo_of_its_name(folder: Path) -> None:
     digest, text = photo_digest("a.png"), "Anna at the sea"
     Path("mine.csv").write_text(f"image,caption,photo_digest\na.png,{text},{digest}\n")
@@ -284,3 +288,32 @@ def test_a_file_that_cannot_be_read_is_not_the_photo_of_its_name(folder: Path) -
     assert main(["write", "mine.csv", "--xmp"]) == 0
     assert described("z.png") == [text]
     assert not Path("a.xmp").exists()
+
+
+def test_a_name_that_no_file_has_is_that_of_a_photo_that_is_gone(
+    folder: Path, capsys: Output
+) -> None:
+    row = {"image": "\ud800.png", "caption": "Anna", "model": "default", "by": "person"}
+    lost = {**row, "image": "\ud801.png", "photo_digest": photo_digest("b.png")}
+    Path("o.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps(lost)}\n")
+    assert main(WRITE) == 2
+    assert "1 missing image: see --images (\\ud800.png)" in capsys.readouterr().err
+    assert described("b.png") == ["Anna"]
+    assert main([*RESUME, "--resume-any"]) == 0
+    assert "o.jsonl keeps 1 record of photos that are gone" in capsys.readouterr().err
+
+
+def test_photos_of_a_table_lie_beside_it_or_in_the_working_folder(
+    folder: Path, monkeypatch: Patch
+) -> None:
+    save_photo(Path("out/c.png"), 3)
+    Path("out/o.csv").write_text("image,caption\nc.png,Cleo\na.png,Anna\n")
+    assert main(["write", "out/o.csv", "--xmp"]) == 0
+    assert (described("out/c.png"), described("a.png")) == (["Cleo"], ["Anna"])
+    captions = {"image": "c.png", "caption": "Cleo", "photo_digest": photo_digest("out/c.png")}
+    Path("out/o.jsonl").write_text(json.dumps(captions))
+    Path("out/c.png").rename("out/d.png")
+    for _ in range(2):  # Found by its digest, with what is beside its name in the table's folder.
+        assert main(["write", "out/o.jsonl", "--xmp"]) == 0
+        assert described("out/d.png") == ["Cleo"]
+    assert not Path("out/c.xmp").exists()

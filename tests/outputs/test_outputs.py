@@ -259,22 +259,3 @@ def test_no_text_is_a_formula_and_every_other_value_stays() -> None:
     expected = [f"'{name}" for name in names[:5]] + names[5:]
     rows = [[name, "-1.5"] for name in expected]
     assert [*csv.reader(io.StringIO(table))] == [["image", "score"], *rows]
-
-
-def test_photos_gone_are_counted_and_spellings_are_one_photo(folder: Path, capsys: Output) -> None:
-    resume = ["--xmp", "--jsonl", "o.jsonl", "--resume"]
-    Path("two").mkdir()
-    photos = [str(save_photo(Path("two", name), 1)) for name in ("a.png", "b.png")]
-    assert main([*CAPTION, *photos, *resume]) == 0
-    before = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
-    capsys.readouterr()
-    assert main([*CAPTION, str(folder.resolve() / "two"), *resume]) == 0
-    assert "2 of 2 photos are captioned already" in capsys.readouterr().err
-    after = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
-    names = [str(folder.resolve() / "two" / name) for name in ("a.png", "b.png")]
-    assert after == [{**record, "image": name} for record, name in zip(before, names, strict=True)]
-    Path(photos[1]).unlink()
-    assert main([*CAPTION, photos[0], *resume]) == 0
-    gone = f"o.jsonl keeps 1 record of photos that are gone, {names[1]} the first, and what was"
-    assert f"{gone} written beside them\n" in capsys.readouterr().err
-    assert Path("two/b.xmp").exists()

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from samples import CAPTION, Output, Patch, Refused, save_photo
 
+from captioner.caption.caption import Caption
 from captioner.cli.main import main
+from captioner.outputs.record import PhotoRecord
+from captioner.outputs.sink import Sink
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -43,6 +46,28 @@ def test_an_output_of_another_package_gets_every_record(folder: Path, refused: R
     for named in ("alt", "alt=", "csv=a.csv"):
         sentence = f"--output {named} is not NAME=PATH of one installed: alt"
         assert sentence in refused([*CAPTION, "a.png", "--output", named])
+
+
+class Thumbnails(Sink):
+    def files(self, photo: str) -> dict[str, str]:
+        return {"thumbnail": f"{photo}.gif"}
+
+    def draw(self, record: PhotoRecord, caption: Caption) -> None:
+        caption.frames()[0].save(f"{record.image}.gif")
+        record.files = {**record.files, **self.files(record.image)}
+
+
+def test_an_output_of_another_package_draws_what_is_missing(
+    folder: Path, monkeypatch: Patch
+) -> None:
+    sinks = "captioner.outputs.outputs.other_sinks"
+    monkeypatch.setattr(sinks, lambda run: iter([Thumbnails("", run)]))
+    command = [*CAPTION, "a.png", "b.png", "--jsonl", "o.jsonl", "--resume"]
+    for missing in ([], ["b.png.gif"]):
+        for name in missing:
+            Path(name).unlink()
+        assert main(command) == 0
+        assert {*map(str, Path().glob("*.gif"))} == {"a.png.gif", "b.png.gif"}
 
 
 def test_json_lines_for_datasets_are_read_by_them_and_by_captioner(
