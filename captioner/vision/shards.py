@@ -107,7 +107,8 @@ def shard_records(path: str, report: Report) -> ShardRecords:
     if os.path.isfile(path):
         yield from read(path, report)
     else:
-        report(f"{path} does not exist, or is a pipe or a device")
+        fault = "is a pipe or a device" if os.path.exists(path) else "does not exist"
+        report(f"{path} {fault}")
 
 
 @contextmanager

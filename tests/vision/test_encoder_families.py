@@ -1,5 +1,6 @@
 """Encoders of any family, from config to overlay, and their weights, from files and the network."""
 
+import logging
 import os
 import sys
 import urllib.error
@@ -233,7 +234,9 @@ def test_the_weights_put_in_their_place_are_used(tmp_path: Path, monkeypatch: Pa
     assert_loaded(FULL, "imagenet", state)
 
 
-def test_weights_of_timm_are_taken_or_refused(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_weights_of_timm_are_taken_or_refused(
+    tmp_path: Path, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
+) -> None:
     import timm
 
     config = EncoderConfig.of_kind({"name": "timm/test_vit"})
@@ -246,10 +249,12 @@ def test_weights_of_timm_are_taken_or_refused(tmp_path: Path, monkeypatch: Patch
     assert_loaded(config, str(tmp_path / "file.safetensors"), expected)
 
     def fail(*_: object, **__: object) -> None:
+        logging.getLogger("huggingface_hub.utils").warning("Retrying in 1s")
         raise OSError("Name or service not known.\nRetry")
 
     monkeypatch.setattr(loader, fail)
     refuses(r"be downloaded \(Name or service not known\); ", build_encoder, config, "pretrained")
+    assert not caplog.messages
 
 
 def test_a_digest_is_that_of_the_weights() -> None:
