@@ -24,7 +24,7 @@ from captioner.arrays import Array, Generator
 from captioner.backends.protocol import Sentence
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, refuse_errors
-from captioner.vision.images import ImageSource, load_image, photo_name
+from captioner.vision.images import ImageSource, load_image
 
 OURS = ("block_ngrams", "repeat_distance", "truth_weight", "cautious", "without", "begin")
 """Options of our search that `generate` lacks."""
@@ -44,18 +44,11 @@ class ProcessorPixels:
     def load(
         self, source: ImageSource, name: str | None = None, seconds: float | None = None
     ) -> Image.Image:
-        """Load a photo as `load_image` does, whole, and keep its name."""
-        image = load_image(source, name=name, decoding_seconds=seconds)
-        image.info["name"] = name or photo_name(source)
-        return image
+        """Load a photo as `load_image` does, whole."""
+        return load_image(source, name=name, decoding_seconds=seconds)
 
     def pixels(self, image: Image.Image) -> Array:
         """The photo as (3, height, width), float32, normalised."""
-        name = image.info.get("name", "the photo")
-        with refuse_errors(f"{name} cannot be prepared by the model's processor"):
-            return self.prepared(image)
-
-    def prepared(self, image: Image.Image) -> Array:
         return self.processor(image, return_tensors="pt").pixel_values[0].numpy()  # type: ignore[no-any-return]
 
     @property

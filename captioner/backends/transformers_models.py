@@ -58,12 +58,8 @@ def _model(folder: ModelFolder, dtype: torch.dtype, attention: str) -> Any:
         dtype=dtype,
         attn_implementation=attention,
         output_loading_info=True,
-        ignore_mismatched_sizes=True,  # They are refused below, by name.
         **_LOCAL,
     )
-    for name, held, asked in found["mismatched_keys"]:
-        sizes = f"{tuple(held)} in the weights and {tuple(asked)} by config.json"
-        raise UserError(f"{name!r} is {sizes}: save the model again, after any resizing")
     missing = sorted(name for name in found["missing_keys"] if "pooler" not in name)
     parts = {name for name, _ in model.named_children()}
     left_over = [name for name in found["unexpected_keys"] if name.partition(".")[0] not in parts]
@@ -101,5 +97,9 @@ def _explained(folder: ModelFolder) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
+        if "ignore_mismatched_sizes" in str(error):
+            cause = "its config and its weights differ in sizes, such as of a resized vocabulary"
+            raise UserError(f"{folder.path}: {cause}; save both again by save_pretrained") from None
+        first, *rest = (str(error).strip() or repr(error)).splitlines()
+        reason = f"{first} {rest[0].strip()}" if first.endswith(":") and rest else first
         raise UserError(f"transformers cannot load {folder.path}: {reason}") from None

@@ -75,7 +75,7 @@ class PromptedPhotos(ProcessorPixels):
     prompt: Prompt
     size: ClassVar[int] = 448  # Pixels, of photos that are drawn for a test.
 
-    def prepared(self, image: Image.Image) -> Array:
+    def pixels(self, image: Image.Image) -> Array:
         """What the model takes, in an array without dimensions: photos of any size are a batch."""
         given = {"text": [self.prompt.text], "images": [image], "return_tensors": "pt"}
         held = np.empty((), dtype=object)
@@ -101,10 +101,8 @@ class VisionLanguageCaptions(TransformersCaptions):
     @cached_property
     def map_shape(self) -> tuple[int, int]:
         """Of a square photo; a map has the rows and columns of its own."""
-        side = self.preprocessing.size
-        return self.preprocessing.grid(
-            self.preprocessing.pixels(Image.new("RGB", (side, side)))[()]
-        )
+        photos = self.preprocessing
+        return photos.grid(photos.pixels(Image.new("RGB", (photos.size, photos.size)))[()])
 
     def encode(self, pixels: Array) -> list[Any]:
         """Prepared photos (B,) -> what the model takes of each, with the prompt (1, S)."""
@@ -140,10 +138,8 @@ class VisionLanguageCaptions(TransformersCaptions):
         with torch.no_grad():
             cache = self.writer(**inputs, use_cache=True, logits_to_keep=1).past_key_values
         cache.crop(-1)
-        # `past_key_values` until transformers 5.24.
-        (named,) = {"cache", "past_key_values"} & inspect.signature(
-            self.writer.forward
-        ).parameters.keys()
+        parameters = inspect.signature(self.writer.forward).parameters
+        named = "cache" if "cache" in parameters else "past_key_values"  # Until 5.24.
         fed = torch.cat([prompt[:, -1:], tokens], dim=1)  # (1, 1 + T)
         self.writer.set_attn_implementation("eager")
         try:

@@ -398,7 +398,7 @@ def test_pickled_weights_are_converted_to_safetensors(blip: Path, refused: Refus
     weights = safetensors.torch.load_file(blip / "model.safetensors")
     (blip / "model.safetensors").unlink()
     assert "has no pytorch_model*.bin to convert" in refused(["convert", "blip", "--out", "new"])
-    shared = {"another.name": next(iter(weights.values()))}
+    shared = {"text_decoder.another": next(iter(weights.values()))}
     torch.save({**weights, **shared}, blip / "pytorch_model.bin")
     assert "captioner convert blip --out FOLDER" in refused(CAPTION.split())
     unused = ["--word-map", "words.json", "--out", "new"]
@@ -423,7 +423,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 9\n"
         (f"{CAPTION} --cautious", "cannot be given 'cautious'"),
         (f"{CAPTION} --engine graphs", "has one engine, 'transformers'"),
         (f"{CAPTION} --given ein_Hund_im_Garten", "'ein Hund im Garten' is not in English"),
-        (f"{CAPTION} --minimum-length 30 --maximum-length 99", "is more than the model's 63 posit"),
+        (f"{CAPTION} --minimum-length 70 --maximum-length 99", "is more than the model's 63 posit"),
         ("export blip onnx", "'transformers': it has no networks to train or export"),
         ("train people.csv --start-from blip --out run", "has no networks to train"),
         ("caption photos/0.png --map-kind gradient", "needs a model of transformers"),
@@ -438,9 +438,8 @@ def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, sa
     [
         (PIXELS, None, "Can't load image processor"),
         (PIXELS, {"size": {"height": 64, "width": 64}}, "photos of 64x64 pixels do not fit"),
-        (PIXELS, {"size": {"shortest_edge": 32}}, "photos of 32x42 pixels do not fit"),
         ("tokenizer.json", b"{", "transformers cannot load"),
-        ("model.safetensors", b"12345678{}", "transformers cannot load blip: Error while des"),
+        ("model.safetensors", b"12345678{}", "and the weights hold 0 tensors"),
         (
             "model.safetensors",
             None,
@@ -461,7 +460,7 @@ def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, sa
         (
             "config.json",
             {"text_config": {"vocab_size": 60}},
-            "is (46, 16) in the weights and (60, 16",
+            "differ in sizes, such as of a resized vocabulary",
         ),
         (
             "config.json",
@@ -472,8 +471,8 @@ def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, sa
         ("config.json", {"text_config": {"bos_token_id": None}}, "names no bos_token_id"),
         (
             "config.json",
-            {"text_config": {"sep_token_id": [3, "x"]}},
-            "'x' is not a token of 0 to 45",
+            {"text_config": {"sep_token_id": [3]}},
+            "for field 'sep_token_id': TypeErr",
         ),
         ("model.safetensors", POINTER, "is a Git LFS pointer, not the file: run git lfs pull"),
         ("tokenizer.json", POINTER, "is a Git LFS pointer, not the file"),
@@ -519,13 +518,3 @@ def test_roberta_has_fewer_positions_than_its_config_names(tmp_path: Path) -> No
     assert captions.caption(photo(), maximum_length=60).words  # Of 34 positions, two of padding.
     with pytest.raises(UserError, match="minimum_length 40 is more than the model's 31 positions"):
         captions.caption(photo(), minimum_length=40, maximum_length=60)
-
-
-def test_a_photo_that_a_processor_refuses_fails_alone(tmp_path: Path) -> None:
-    save_tiny("qwen2_5_vl", tmp_path / "model")
-    save_photo(tmp_path / "wide.png", 0, (2100, 10))
-    captions = captioner.load(tmp_path / "model")
-    photos = [tmp_path / "wide.png", photo()]
-    failed, found = captions.caption(photos, on_error="skip", maximum_length=4)
-    assert "wide.png cannot be prepared by the model's processor (absolute aspect" in str(failed)
-    assert found.words
