@@ -29,7 +29,7 @@ class AnySearch(Config):
     maximum_length: Length = Field(40, description="most tokens of a result, cut off there")
     block_ngrams: TokenCount = Field(0, description="no sequence of so many tokens twice; 0: off")
     repeat_distance: TokenCount = Field(
-        0, description="no word, plural or synonym again within so many tokens; 0: off"
+        0, description="no content word, plural or synonym again within so many; 0: off"
     )
     sample: bool = Field(False, description="draw results instead of searching; needs torch")
     temperature: float = Field(1.0, gt=0, le=1_000, description="of sampling; below 1 is safer")

@@ -6,7 +6,7 @@ import shutil
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import permutations
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from samples import Refused, change_config, renew_digests
 import captioner
 from captioner.backends.graph_file import external_weights
 from captioner.backends.graphs import Graph, graph_errors
-from captioner.caption.captioner import Captioner
 from captioner.errors import GraphError, UserError
 from captioner.model_folders import DEMO_PHOTO, GRAPHS, ModelFolder, model_folder
 from captioner.serve.page_without_server import has_graphs_for_browsers
@@ -112,57 +111,35 @@ def test_any_bytes_are_a_graph_or_one_sentence() -> None:
 
 def doubled(count: int) -> ModelProto:
     """A graph whose constant is doubled so many times; opening it would fold them."""
+    names = [f"c{step}" for step in range(count + 1)]
     nodes = [node("ConstantOfShape", "n", output="c0")]
-    nodes += [
-        node("Concat", f"c{step}", f"c{step}", output=f"c{step + 1}", axis=0)
-        for step in range(count)
-    ]
-    return model(*nodes, node("Add", "x", f"c{count}"), constants={"n": [1]})
+    nodes += [node("Concat", one, one, output=other, axis=0) for one, other in pairwise(names)]
+    return model(*nodes, node("Add", "x", names[-1]), constants={"n": [1]})
 
 
-def recurrent(operator: str, gates: int) -> ModelProto:
+def recurrent() -> ModelProto:
     """A layer that takes memory for its gates: its outputs are not asked for, but the last."""
-    size = 512
+    weights = {name: np.zeros((1, 2048, size), np.float32) for name, size in (("w", 1), ("r", 512))}
     made = model(
         node("Expand", "x", "shape", output="m"),
-        helper.make_node(operator, ["m", "w", "r"], ["", "h"], hidden_size=size),
+        helper.make_node("LSTM", ["m", "w", "r"], ["", "h"], hidden_size=512),
         node("Squeeze", "h", "axes"),
-        constants={
-            "w": np.zeros((1, gates * size, 1), np.float32),
-            "r": np.zeros((1, gates * size, size), np.float32),
-            "shape": [1_000_000, 1, 1],
-            "axes": [0, 1],
-        },
+        constants={**weights, "shape": [1_000_000, 1, 1], "axes": [0, 1]},
     )
     made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
     return made
 
 
 @pytest.mark.parametrize(
-    ("made", "size"),
-    [
-        (
-            model(
-                node("Unsqueeze", "x", "n", output="a"), node("Mul", "a", "x"), constants={"n": [1]}
-            ),
-            60_000,
-        ),
-        (model(node("Expand", "x", "n"), constants={"n": [LARGE]}), 1),
-        (model(node("Expand", "x", "n"), constants={"n": [40_000] * 2}), 1),
-        (model(node("ConstantOfShape", "n"), constants={"n": [LARGE]}), 1),
-        (model(node("Pad", "x", "n"), constants={"n": [0, LARGE]}), 1),
-        (model(node("Resize", "x", "", "n"), constants={"n": np.float32([1e10])}), 1),
-        (doubled(30), 1),
-        (recurrent("LSTM", 4), 1),
-        (recurrent("GRU", 3), 1),
-    ],
+    "made",
+    [model(node("Expand", "x", "n"), constants={"n": [LARGE]}), doubled(30), recurrent()],
 )
-def test_a_graph_takes_no_more_memory_than_is_allowed(made: ModelProto, size: int) -> None:
+def test_a_graph_takes_no_more_memory_than_is_allowed(made: ModelProto) -> None:
     external_weights(Path("a"), made.SerializeToString())
     graph = Graph(made.SerializeToString(), 1, {})
     sentence = "there is too little memory; smaller batches take less$"
     with pytest.raises(GraphError, match=f"^a: .* run: {sentence}"), graph_errors(Path("a")):
-        graph.run({"x": np.ones(size, np.float32)})
+        graph.run({"x": np.ones(1, np.float32)})
 
 
 def test_a_graph_whose_sizes_overflow_is_refused() -> None:
@@ -176,7 +153,10 @@ def folder(tmp_path: Path) -> Path:
     return shutil.copytree(model_folder(), tmp_path / "model")
 
 
-def header(change: Callable[[Any], Any]) -> Callable[[Path], None]:
+Change = Callable[[Path], object]
+
+
+def header(change: Callable[[Any], Any]) -> Change:
     """Changes the header of the weights file; to bytes, or to what JSON has."""
 
     def do(folder: Path) -> None:
@@ -190,27 +170,13 @@ def header(change: Callable[[Any], Any]) -> Callable[[Path], None]:
     return do
 
 
-def offsets(*numbers: Any, shape: Any = None) -> Callable[[Path], None]:
-    """Changes the offsets of a tensor in the header."""
-
-    def change(mapping: Any) -> Any:
-        entry = mapping["decoder.gate.bias"]
-        entry["data_offsets"] = list(numbers)
-        entry["shape"] = entry["shape"] if shape is None else shape
-        return mapping
-
-    return header(change)
+def entry(**fields: Any) -> Change:
+    """Changes fields of a tensor in the header."""
+    name = "decoder.gate.bias"
+    return header(lambda old: {**old, name: {**old[name], **fields}})
 
 
-def entry(**fields: Any) -> Callable[[Path], None]:
-    return header(lambda mapping: {**mapping, "decoder.gate.bias": fields})
-
-
-def swap(pair: tuple[str, str]) -> Callable[[Path], None]:
-    return lambda folder: shutil.copy(folder / pair[0], folder / pair[1]) and None
-
-
-def map_shape(value: str) -> Callable[[Path], None]:
+def map_shape(value: str) -> Change:
     def do(folder: Path) -> None:
         path = folder / "encoder.onnx"
         path.write_bytes(path.read_bytes().replace(b"[14, 14]", value.ljust(8).encode()))
@@ -218,32 +184,33 @@ def map_shape(value: str) -> Callable[[Path], None]:
     return do
 
 
-HUGE = b"\xff" * 8
-HEADERS = ([], None, 5, "text", b"", b"{", b"[" * 200_000)
-METADATA = ("x", [], {"sha256": 5})
+HEADERS = ([], None, "text", b"", b"{", b"[" * 200_000)
 OFFSETS = ((0.5, 2.5), (-2, 0), (0, 2), ("0", "2"), (), (0, 2**63))
-SHAPES = ("[13, 14]", "[14]", "null", "[1e9, 1]", "abcdefgh", "[-1,196]", "{}", "[[1],2]")
+SHAPES = ("[13, 14]", "[14]", "null", "[1e9, 1]", "abcdefgh", "[-1,196]", "[[1],2]")
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        *map(swap, permutations(GRAPHS, 2)),
+        lambda folder: shutil.copy(folder / "start.onnx", folder / "step.onnx"),
+        lambda folder: shutil.copy(folder / "step.onnx", folder / "encoder.onnx"),
         *(header(lambda _, made=made: made) for made in HEADERS),
-        *(header(lambda old, value=value: {**old, "__metadata__": value}) for value in METADATA),
-        *(offsets(*numbers) for numbers in OFFSETS),
-        offsets(1404704, 1404706, shape=[-1, -1]),
-        entry(),
-        entry(dtype=5, shape=[1], data_offsets=[0, 2]),
-        header(lambda old: {**old, "a": None}),
-        lambda folder: (folder / "model.safetensors").write_bytes(HUGE),
+        *(
+            header(lambda old, value=value: {**old, "__metadata__": value})
+            for value in ("x", {"sha256": 5})
+        ),
+        *(entry(data_offsets=[*numbers]) for numbers in OFFSETS),
+        entry(shape=[-1, -1]),
+        entry(dtype=5),
+        header(lambda old: {**old, "a": {}}),
+        lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 8),
         *map(map_shape, SHAPES),
         lambda folder: (folder / "step.onnx").write_bytes(b""),
         lambda folder: os.truncate(folder / "vocabulary.json", 900),
     ],
 )
 def test_a_folder_that_does_not_fit_is_named_in_one_sentence(
-    folder: Path, refused: Refused, change: Callable[[Path], object]
+    folder: Path, refused: Refused, change: Change
 ) -> None:
     change(folder)
     renew_digests(folder, *GRAPHS, "vocabulary.json")
@@ -298,7 +265,7 @@ def test_weights_written_again_elsewhere_or_behind_a_link_are_read_by_name(folde
         captioner.load(folder, engine="graphs")
 
 
-def test_torch_computes_where_weights_without_a_digest_are_others(folder: Path) -> None:
+def test_torch_computes_where_graphs_do_not_fit(folder: Path) -> None:
     path = folder / "model.safetensors"
     tensors = load_file(path)
     tensors["decoder.gate.bias"] += 1e-3
@@ -307,23 +274,14 @@ def test_torch_computes_where_weights_without_a_digest_are_others(folder: Path) 
     assert captioner.load(folder).caption(DEMO_PHOTO).text == DEMO_CAPTION
     with pytest.raises(GraphError, match="are of other weights, or these are damaged; copy or"):
         captioner.load(folder, engine="graphs")
-
-
-def test_torch_computes_where_graphs_do_not_fit(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(model_folder(), folder)
-    assert captioner.load(folder).engine == "graphs"
     encoder = folder / "encoder.onnx"
     content = bytearray(encoder.read_bytes())
     content[-30] ^= 1
     encoder.write_bytes(content)
-    with pytest.raises(
-        GraphError, match=rf"^{encoder} is damaged, or of another model than config"
-    ):
+    sentence = rf"^{encoder} is damaged, or of another model than config"
+    with pytest.raises(GraphError, match=sentence):
         captioner.load(folder, engine="graphs")
-    loaded = captioner.load(folder)
-    assert isinstance(loaded, Captioner)
-    assert loaded.caption(DEMO_PHOTO).text == DEMO_CAPTION
+    assert captioner.load(folder).caption(DEMO_PHOTO).text == DEMO_CAPTION
 
 
 @pytest.mark.parametrize(
