@@ -10,20 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from captioner.arrays import Array, Values
+from captioner.caption.caption import Caption
 from captioner.outcomes import Failed
 from captioner.render.overlay import ErasedWord, Places, fit
 from captioner.text.languages import ENGLISH, is_function_word
 
-if TYPE_CHECKING:
-    from captioner.caption.caption import Caption
-    from captioner.caption.captioner import Captioner
+
+class Model(Protocol):
+    """What the test asks of a `Captioner`, or of any other."""
+
+    def annotations(self, photos: Any) -> Values:
+        """Photos -> annotation vectors (B, L, D)."""
+
+    def caption_annotations(self, annotations: Values, *, given: Any = None) -> list[Caption]:
+        """Annotation vectors (B, L, D) -> captions, found or given."""
+
 
 SHARE = 0.5  # Of a map's mass, in the places that are erased.
 MOVES = 4  # Pictures erased elsewhere, a word.
@@ -32,7 +40,7 @@ _LONGEST_SIDE = 512
 
 
 def with_erased(
-    captioner: Captioner, captions: Iterable[Caption | Failed]
+    captioner: Model, captions: Iterable[Caption | Failed]
 ) -> Iterator[Caption | Failed]:
     """English captions of photos, tested as they come."""
     for caption in captions:
@@ -83,7 +91,7 @@ def _chosen(flat: NDArray[np.intp], shape: tuple[int, ...]) -> Places:
 
 
 def erased_words(
-    captioner: Captioner, caption: Caption, is_measured: bool = False
+    captioner: Model, caption: Caption, is_measured: bool = False
 ) -> tuple[ErasedWord, ...]:
     """Test each content word of an English caption that has its photo.
 
