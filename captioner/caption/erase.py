@@ -42,9 +42,9 @@ _LONGEST_SIDE = 512
 def with_erased(
     captioner: Model, captions: Iterable[Caption | Failed]
 ) -> Iterator[Caption | Failed]:
-    """English captions of photos, tested as they come."""
+    """Captions of photos, tested as they come; translated ones pass as they are."""
     for caption in captions:
-        if isinstance(caption, Failed):
+        if isinstance(caption, Failed) or caption.language or not caption.words:
             yield caption
         else:
             yield replace(caption, erased=erased_words(captioner, caption))

@@ -89,7 +89,9 @@ async def caption(
 
     A photo that cannot be read has an error in its place; where none can, the status is 422.
     """
-    captioned = await _captioned(form, service, drawn=form.preview)
+    captioned = await _captioned(form, service, drawn=form.preview or form.erase)
+    if form.erase:
+        captioned = await wrap_future(service.tests.submit(captioned, service.captioner.search, ""))
     note = service.captioner.lacking_sentence(SearchOptions(without=form.without or ""))
     to_answer = partial(photo_answer, maps=form.maps, preview=form.preview)
 

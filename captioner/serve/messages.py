@@ -107,6 +107,7 @@ class CaptionForm(_PhotoForm):
 
     maps: bool = Field(True, description="add a map for each word")
     preview: bool = Field(False, description="add an upright JPEG of at most 1000 pixels a side")
+    erase: bool = Field(False, description="test each word: its probability without its map")
 
 
 class OverlayForm(_PhotoForm):

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner, Prepared, Translate, caption_photos
+from captioner.caption.erase import with_erased
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.page import html_page
@@ -98,7 +99,8 @@ class Batcher:
 class Service:
     """Captions and translates, in a thread each.
 
-    batch_size: photos or sentences in a batch. `captions` and `translations` are the queues.
+    batch_size: photos or sentences in a batch. `captions`, `translations` and `tests` (by
+        erasing) are the queues.
     translators: by the tag of the language that each writes, `UNDETERMINED` if it is not known.
     title: heading of the page. edits: where people's captions are kept.
     """
@@ -120,6 +122,7 @@ class Service:
         self._batch_size = batch_size
         self.captions = Batcher(self._caption, batch_size)
         self.translations = Batcher(self._translate, batch_size)
+        self.tests = Batcher(self._erase, batch_size=1)
         self._decoders = DecodingPool(_DECODERS, self.limits.decoding_seconds)
 
     def close(self) -> None:
@@ -127,6 +130,7 @@ class Service:
         self._decoders.close()
         self.captions.close()
         self.translations.close()
+        self.tests.close()
 
     @property
     def languages(self) -> list[str]:
@@ -153,6 +157,9 @@ class Service:
         return [
             *caption_photos(self.captioner, named, search, self._batch_size, translate, note=ignore)
         ]
+
+    def _erase(self, captions: list[Any], search: AnySearch, language: str) -> list[Any]:
+        return [*with_erased(self.captioner, captions)]
 
     def _translation(self, language: str, translator: None) -> Translate:
         return partial(translate_captions, translator=self.translators[language], language=language)

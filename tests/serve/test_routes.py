@@ -163,6 +163,18 @@ def test_each_language_has_its_translator_and_captions_need_its_maps() -> None:
         assert "no translation model" in problem(answer, 404)
 
 
+def test_words_are_tested_on_request(client: httpx.Client) -> None:
+    (found,) = caption(client, files(1), erase="true", maps="false")
+    expected = make_captioner().erase(photo_bytes(1))
+    best = found["captions"][0]
+    assert best["caption"] == expected.text
+    assert len(best["erased"]) == len(expected.erased) > 0
+    for word, other in zip(best["erased"], expected.erased, strict=True):
+        assert word["position"] == other.position
+        assert word["without"] == pytest.approx(other.probabilities[1], abs=0.02)
+    assert "erased" not in caption(client, files(1))[0]["captions"][0]
+
+
 def drawn(client: httpx.Client, *seeds: int, **fields: Any) -> Any:
     """The text of a page, or the picture of another format."""
     answer = client.post("/api/overlay", files=files(*seeds), data=fields)

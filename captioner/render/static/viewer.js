@@ -110,9 +110,17 @@ export const captionViewer = (unit, slider) => {
     position && figure.item.erased?.[position.row]?.find((test) => test.position === position.word);
 
   // While a word is pressed: the photo without what its map shows, and what becomes of the word.
-  const erase = (figure, position) => {
+  const erase = async (figure, position) => {
+    const { item } = figure;
+    if (!item.erased && item.test) {
+      const { test } = item;
+      item.test = null; // Asked for once.
+      item.erased = await test().catch(() => []);
+      tell(figure, figure.current);
+      if (!figure.held) return;
+    }
     const test = testOf(figure, position);
-    if (!test || !figure.view) return;
+    if (!test || !figure.view || !isSame(figure.current, position)) return;
     cancelAnimationFrame(figure.frame);
     figure.opacity = 1;
     figure.canvas.hidden = false;
@@ -121,6 +129,7 @@ export const captionViewer = (unit, slider) => {
   };
 
   const restore = (figure) => {
+    figure.held = false;
     if (!figure.erasing) return;
     figure.pressed = performance.now() - figure.erasing;
     figure.erasing = 0;
@@ -197,7 +206,8 @@ export const captionViewer = (unit, slider) => {
   };
 
   // read: gives the item of a card: region (edges as fractions of the photo), rows and columns of the
-  // maps, for each caption its maps and, if its words were tested, `erased`, as `ErasedWord.to_dict`.
+  // maps, for each caption its maps and, if its words were tested, `erased`, as `ErasedWord.to_dict`; or
+  // `test`, which gives that at the first press.
   const add = (root, read) => {
     readers.set(root, read);
     lastUsed ??= root;
@@ -241,6 +251,7 @@ export const captionViewer = (unit, slider) => {
   });
   onWord("pointerdown", (figure, position) => {
     show(figure, position);
+    figure.held = true;
     erase(figure, position);
   });
   for (const end of ["pointerup", "pointercancel"]) {
@@ -300,7 +311,13 @@ export const captionViewer = (unit, slider) => {
       document.activeElement.blur();
       return;
     }
-    if (event.key === "e" && !event.repeat) return figures.forEach((each) => erase(each, each.current));
+    if (event.key === "e" && !event.repeat) {
+      for (const each of figures.values()) {
+        each.held = true;
+        if (each.current) erase(each, each.current);
+      }
+      return;
+    }
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -1, ArrowDown: 1 };
     const figure = figureOf(event.target) ?? figureOf(lastUsed);
     if (!figure || figure.root.offsetParent === null) return;

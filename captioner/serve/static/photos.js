@@ -76,16 +76,20 @@ export const startPhotos = (model) => {
     photo.alt = answer.captions[0].caption;
     const list = root.querySelector(".captions");
     list.replaceChildren(...answer.captions.map((each, place) => captionRow(item, each, place)));
-    const { width, height, region } = answer;
+    const { width, height, region, captions: [best] } = answer;
     const maps = answer.captions.map((each) => each.maps);
     viewer.add(root, () => ({
       region: region.map((edge, side) => edge / (side % 2 ? height : width)),
       rows: maps[0][0].length,
       columns: maps[0][0][0].length,
       captions: maps.map((words) => words.map((map) => map.flat())),
+      // A sample would be another one.
+      test: search().sample || best.language ? null : async () => {
+        const { captions } = await api.caption(item.file, { ...search(), erase: true, maps: false });
+        return captions.map((each) => each.erased ?? []);
+      },
     }));
     root.querySelector("figcaption").dataset.digest = answer.photo_digest ?? "";
-    const best = answer.captions[0];
     const doubt = best.sure === false ? say("not sure") : "";
     announce(`${item.file.name}: ${best.caption}. ${confidenceOf(best)} ${doubt}`);
   };
