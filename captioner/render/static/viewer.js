@@ -138,7 +138,9 @@ export const captionViewer = (unit, slider) => {
 
   const tell = (figure, position) => {
     if (!figure.item.erased) return;
-    const note = figure.root.querySelector(".erased") ?? element("p", "", figure.root.querySelector(".result"), "erased");
+    const list = figure.root.querySelector(".captions");
+    const note = figure.root.querySelector(".erased") ?? element("p", "", list.parentElement, "erased");
+    list.after(note);
     const test = testOf(figure, position);
     note.textContent = "";
     if (!test) return;
