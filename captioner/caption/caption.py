@@ -119,14 +119,14 @@ class Caption:
         """
         save_picture(path, self.panels(title, strength))
 
-    def gif(self, path: str | os.PathLike[str], strength: float = 0.8) -> None:
-        """Animate the photo, one frame a word."""
-        save_gif(path, self.frames(strength))
+    def gif(self, path: str | os.PathLike[str], strength: float = 0.8, width: int = 0) -> None:
+        """Animate the photo, one frame a word. width: in pixels; see `captioner.render.panels`."""
+        save_gif(path, self.frames(strength, width))
 
-    def frames(self, strength: float = 0.8) -> list[Image.Image]:
+    def frames(self, strength: float = 0.8, width: int = 0) -> list[Image.Image]:
         """The frames that `gif` writes."""
         photo, region, caption = self.drawn()
-        return frames(photo, region, caption, strength)
+        return frames(photo, region, caption, strength, width)
 
     def html(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
         """Write a page on which to point at words. title: the line under the photo."""

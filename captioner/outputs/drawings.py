@@ -72,7 +72,7 @@ class Gif(Drawing):
 
     def write(self, caption: Caption, path: str) -> None:
         """Write the animation."""
-        caption.gif(path, self.run.options.strength)
+        caption.gif(path, self.run.options.strength, self.run.options.width)
 
 
 class WordMaps(Drawing):

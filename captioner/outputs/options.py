@@ -64,6 +64,7 @@ class OutputOptions(Config):
     overlay: Text | None = _text("PATH", "draw a panel a word: a picture, or a folder for many")
     words: Text | None = _text("FOLDER", "draw each word's map as a JPEG")
     gif: Text | None = _text("PATH", "animate: a .gif, or a folder for many")
+    width: int = Field(0, ge=0, le=2048, description="of GIFs, in pixels (0: longer side 480)")
     html: Text | None = _text("FILE", "write a page on which to point at words")
     title: Text | None = _text("TEXT", "heading of the page of --html")
     plain: bool = _switch("a page without doubt, percentages and buttons, to show")
@@ -97,6 +98,7 @@ class OutputOptions(Config):
         if self.describe == "none" and (self.text or not self.describes_photos):
             raise UserError("--describe none needs --xmp or --embed, and no --text")
         needs = {"csv_for": "csv", "jsonl_for": "jsonl", "title": "html", "plain": "html"}
+        needs["width"] = "gif"
         for name, needed in needs.items():
             if getattr(self, name) and not getattr(self, needed):
                 raise UserError(f"--{name.replace('_', '-')} needs --{needed}")

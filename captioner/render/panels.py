@@ -161,14 +161,20 @@ def _stack(pictures: Sequence[Image.Image], gap: int = 0) -> Image.Image:
 
 
 def frames(
-    photo: Image.Image, region: Region, caption: MappedCaption, strength: float = 0.8
+    photo: Image.Image,
+    region: Region,
+    caption: MappedCaption,
+    strength: float = 0.8,
+    width: int = 0,
 ) -> list[Image.Image]:
     """Draw an RGB frame a word, of one size: the overlay, and the caption, the word lit.
 
-    Arguments are those of `panels`; a word's confidence stands below the caption.
+    Arguments are those of `panels`; a word's confidence stands below the caption. width: of the
+        frames, in pixels; 0: the photo's longer side has 480.
     """
-    drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE)
-    width = max(drawn_photo.width, _NARROWEST_FRAME)
+    side = round(width * max(photo.size) / photo.width) or _LONGEST_SIDE
+    drawn_photo, drawn_region = fit(photo, region, side)
+    width = width or max(drawn_photo.width, _NARROWEST_FRAME)
     paragraph = lay_out(caption.words, _FRAME_CAPTION, width - 2 * FRAME_MARGIN, centred=True)
     line_height = round(_FRAME_NOTE * LINE_HEIGHT)
     drawn = []

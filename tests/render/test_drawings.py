@@ -119,6 +119,11 @@ def test_one_frame_a_word_for_the_given_time_for_ever(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_frames_have_the_width_that_is_asked_for() -> None:
+    drawn = frames(PHOTO, REGION, MappedCaption(SIX, attention(6)), width=200)
+    assert {frame.width for frame in drawn} == {200}
+
+
 def test_highlight_walks_through_the_words() -> None:
     caption = MappedCaption(SIX, attention(6))
     drawn = frames(PHOTO, REGION, caption)
