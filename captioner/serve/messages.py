@@ -33,6 +33,7 @@ _TEXT = r"^[^\x00-\x08\x0e-\x1f\x7f]*$"  # The same, but for white space.
 _TAG = r"^([A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*)?$"  # Of a language, or none.
 _DIGEST = r"^([0-9a-f]{64})?$"
 _ALWAYS = ["caption", "words", "score", "log_probability", "word_log_probabilities", "keywords"]
+_REQUIRED: JsonObject = {"required": _ALWAYS}
 """Fields that the answer has of every caption."""
 _WITH_SAMPLE = {"required": ["sample"], "properties": {"sample": {"const": True}}}
 _RULES: JsonObject = {"dependentSchemas": dict.fromkeys(SAMPLING, _WITH_SAMPLE)}
@@ -152,7 +153,7 @@ class Edit(BaseModel):
 class CaptionAnswer(CaptionFields):
     """A caption of a photo."""
 
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": _ALWAYS})
+    model_config = ConfigDict(extra="ignore", json_schema_extra=_REQUIRED)
 
     original: CaptionAnswer | None = Field(None, description="what was translated")
     maps: list[list[list[float]]] | None = Field(None, description="rows, for each word")

@@ -142,6 +142,7 @@ def test_the_page_names_files_that_exist_and_forbids_foreign_content(client: htt
         assert answer.headers["cache-control"] == stored
         text = answer.text.replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|//[a-z]+\.|@import|innerHTML|insertAdjacentHTML", text)
+        assert not re.search(r'type="(checkbox|radio)"[^>]*autocomplete', text)  # As HTML has it.
         if "javascript" in answer.headers["content-type"] or address == "/":
             found = re.findall(r'(?:href=|src=|from )"\.?/?([^"#]+)"', text)
             wanted |= {f"/{name}" for name in found} - seen
