@@ -131,7 +131,8 @@ class Library:
                     if option == "text":
                         self._undo_text(path, place, words, done)
                     elif MARK in files.read_bytes(place):
-                        packet = self._found(path, is_embedded=option == "embed")[0][place]
+                        is_sidecar = option == "xmp"
+                        packet = _packet(place) if is_sidecar else self._found(path, True)[0][path]
                         gone = merge.undone(packet)
                         if self._save(place, packet, gone.properties):
                             done.count(option, place, gone.words)
