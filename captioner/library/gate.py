@@ -208,7 +208,8 @@ class Library:
         self, photo: Path, option: str, place: Path, packet: Packet, words: Words
     ) -> None:
         """Refuse a file that would be of another photo of the run, too, or that is another's."""
-        is_of_other = "" != merge.digest_of(packet) != words.photo_digest != ""
+        digests = {merge.digest_of(packet), words.photo_digest} - {""}
+        is_of_other = len(digests) > 1
         for other in self._beside.namesakes(photo) if option != "embed" else ():
             is_shared = other.name != photo.name and (is_of_other or f"{other}" in self._photos)
             if is_shared and self.files(f"{other}")[option] == f"{place}":
