@@ -317,3 +317,22 @@ def test_on_a_terminal_a_table_has_the_bar_alone(
     assert "| 2/2 [" in printed.err
     assert main([*CAPTION, "photos", *tables, "--format", "{path}"]) == 0
     assert capsys.readouterr().out == "photos/a.png\nphotos/b.png\n"
+
+
+def test_words_of_a_person_are_not_written_for_a_photo_that_changes_meanwhile(
+    folder: Path, monkeypatch: Patch
+) -> None:
+    assert caption() == 0
+    first, second = records()
+    write(first | {"caption": MINE}, second)
+    encode = TorchCaptions.encode
+
+    def meanwhile(self: TorchCaptions, pixels: object) -> object:
+        save_photo(Path("photos/a.png"), 9)
+        return encode(self, pixels)
+
+    monkeypatch.setattr(TorchCaptions, "encode", meanwhile)
+    assert caption("--overlay", "maps/", "--xmp", "--engine", "torch") == 2
+    assert not Path("photos/a.xmp").exists()
+    found = {record["image"]: record for record in records()}["photos/a.png"]
+    assert (found["caption"], found["photo_digest"]) == (MINE, first["photo_digest"])
