@@ -158,13 +158,14 @@ class Library:
 
         It stays where another photo has the name, but for the ending.
         """
-        places = chain(*self._beside.sidecars(Path(photo)))
-        is_kept = self._is_dry or self._beside.namesakes(Path(photo))
-        own = [] if is_kept else [path for path in places if path.is_file() and _is_own(path)]
-        for path in own:
-            with suppress(OSError):
-                path.unlink()
-        return bool(own)
+        path, is_removed = Path(photo), False
+        is_kept = self._is_dry or self._beside.namesakes(path)
+        for place in () if is_kept else chain(*self._beside.sidecars(path)):
+            with suppress(UserError, OSError):
+                if merge.is_own(_packet(place)):
+                    place.unlink()
+                    is_removed = True
+        return is_removed
 
     def _tidy(self, folder: Path) -> None:
         """Remove what killed runs left in a folder, once."""
@@ -312,12 +313,6 @@ def _described(packets: Mapping[Path, Packet]) -> list[Description]:
 
 def _packet(path: Path) -> Packet:
     return Packet(files.read_bytes(path), f"{path}")
-
-
-def _is_own(path: Path) -> bool:
-    with suppress(UserError):
-        return merge.is_own(_packet(path))
-    return False
 
 
 def _is_sidecar(path: Path) -> bool:

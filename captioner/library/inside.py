@@ -95,6 +95,8 @@ def _read_by_pillow(photo: Path) -> dict[str, list[str]]:
     found |= {"XMP:XMP": info.get("xmp"), "PNG:Description": info.get("Description")}
     found |= {"IPTC:Caption-Abstract": iptc.get((2, 120)), "IPTC:Keywords": iptc.get((2, 25))}
     found |= {"Comment": info.get("comment", info.get("Comment")), "File:FileType": kind}
+    if iptc.get((1, 90)) == b"\x1b%G":
+        found["IPTC:CodedCharacterSet"] = "UTF8"
     if kind == "PNG":
         content = content[content.rfind(b"IDAT") :] + " ".join(map(str, info)).encode()
     if re.search(_UNSEEN.get(kind, rb"\Z."), content):
@@ -112,7 +114,7 @@ def _register_heif() -> None:
 
 
 def _decoded(name: str, content: object) -> str:
-    """A text as Pillow gives it: UTF-8, or else Latin-1."""
+    """A text as Pillow gives it: UTF-8, or else that of Windows, cp1252."""
     if isinstance(content, str):
         with suppress(UnicodeError):
             return content.encode("latin-1").decode()
@@ -124,4 +126,4 @@ def _decoded(name: str, content: object) -> str:
         encoding, raw = wide if raw[:7] == b"UNICODE" else encoding, raw[8:]
     with suppress(UnicodeError):
         return raw.decode(encoding)
-    return raw.decode("latin-1")
+    return raw.decode("cp1252", errors="replace")

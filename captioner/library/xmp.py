@@ -72,10 +72,11 @@ class Packet:
         self._rdf = roots[0]
         self.properties: dict[str, Sequence[Entry]] = {}
         for part in self._rdf.iterchildren(etree.Element):
-            values = [(long, [("", value)]) for long, value in part.attrib.items()]
-            values += [(each.tag, _entries(each)) for each in part.iterchildren(etree.Element)]
-            for long, entries in values:
-                short = _short(long)
+            values: list[tuple[str, list[Entry] | None]]
+            values = [(_short(long), [("", value)]) for long, value in part.attrib.items()]
+            children = part.iterchildren(etree.Element)
+            values += [(_short(each.tag), _entries(each)) for each in children]
+            for short, entries in values:
                 if _is_known(short):
                     if entries is None or short in self.properties:
                         form = f"{name} has {short} in an unknown form"

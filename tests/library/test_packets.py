@@ -252,4 +252,6 @@ def test_what_xml_cannot_hold_is_left_out() -> None:
     content = write(None, Words("a \x01\ufffe\ud800<dog> &\x85", ["]]>"]))
     assert xmp_texts(content, "dc:description") == ["a <dog> &"]
     assert xmp_texts(content, "dc:subject") == ["]]>"]
+    mine = xmp_packet(DESCRIBED.format("x-default", "my\x85own"))
+    assert xmp_texts(write(mine, DOG), "captioner:before_description") == ["myown"]
     assert own_packet(Words("a dog")) == write(None, Words("a dog"))
