@@ -36,13 +36,7 @@ class Resumed:
     folders: in which the names of the table may be.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        table: JsonLines,
-        sinks: Sequence[Sink] = (),
-        folders: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, run: Run, table: JsonLines, sinks: Sequence[Sink], *folders: str) -> None:
         self.finished, self.changed = set[str](), set[str]()
         self.replaced: dict[str, PhotoRecord] = {}
         self._run, self._table, self._sinks = run, table, sinks
