@@ -36,7 +36,8 @@ class Descriptions(Sink):
 
     def add(self, record: PhotoRecord) -> None:
         """Write the words of a record, unless they are there as its table says."""
-        if not record.caption.strip() or (record.saved and self.has_files(record)):
+        is_failed = record.error and not record.made  # It may be another photo now.
+        if is_failed or not record.caption.strip() or (record.saved and self.has_files(record)):
             return
         options = self.run.options
         written = self._library.write(record.image, words_of(record, options))

@@ -36,18 +36,6 @@ def is_as_before(record: PhotoRecord, source: ImageSource) -> bool:
     return file_state(source_status(source)) == (record.bytes, record.modified)
 
 
-def is_photo_of(record: PhotoRecord, photo: str, source: ImageSource) -> bool:
-    """Whether a file, or a member of a shard, is the photo of a record without another digest.
-
-    Files are read, unless they are as before; of captions by people, always.
-    """
-    is_same = is_as_before(record, source)
-    if not record.photo_digest or (is_same and not record.is_by_person):
-        return True
-    digest = photo_digest(photo)
-    return digest == record.photo_digest if digest else is_same
-
-
 def find_by_digest(lost: Mapping[Key, tuple[str, str]], photos: Iterable[str]) -> dict[Key, str]:
     """Other photos with the digests of those that are lost; each is found once.
 

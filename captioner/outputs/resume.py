@@ -13,7 +13,7 @@ from captioner.files import JsonObject, real_path
 from captioner.library import Library, Words
 from captioner.outputs.descriptions import words_of
 from captioner.outputs.json_lines import JsonLines
-from captioner.outputs.known_photos import find_by_digest, is_as_before, is_photo_of, note_state
+from captioner.outputs.known_photos import find_by_digest, is_as_before, note_state
 from captioner.outputs.origin import check_origin
 from captioner.outputs.record import PERSON, PhotoRecord
 from captioner.outputs.sink import Run, Sink
@@ -32,26 +32,16 @@ class Resumed:
     finished: photos that need no caption. changed: those of which something is written anew.
     replaced: records of captions by people, by the photos that stand there now, with the reason as
         error; none if `edited` says that they are the same.
-    gone: photos that are nowhere. moves: new names of photos, by keys of the table.
 
     folders: in which the names of the table may be.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        table: JsonLines,
-        sinks: Sequence[Sink] = (),
-        folders: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, run: Run, table: JsonLines, sinks: Sequence[Sink], *folders: str) -> None:
         self.finished, self.changed = set[str](), set[str]()
         self.replaced: dict[str, PhotoRecord] = {}
-        self.gone: Lost = {}
-        self.moves: dict[str, str] = {}
-        self._run, self._table = run, table
+        self._run, self._table, self._sinks = run, table, sinks
         self._folders = folders or ["", os.path.dirname(table.path)]
-        self._drawing = [sink for sink in sinks if sink.draws]
-        self._others = [sink for sink in sinks if not sink.draws]
+        self._gone, self._moves = dict[str, str](), dict[str, str]()
         self._by_person = set[str]()
 
     def find(self, origin: JsonObject | None = None, names: Sequence[str] = ()) -> None:
@@ -65,15 +55,14 @@ class Resumed:
             if origin and record.saved and not (record.error or self._run.options.resume_any):
                 check_origin(record.saved, origin, names, self._table.path)
             name = key = self._name_of(record.image)
-            if is_lost := not self._is_there(name, record):
+            if not self._is_there(name, record):
                 key = f"{name}\0{record.photo_digest}"
+                lost[key] = name, record.photo_digest
             if key in self._by_person and not record.is_by_person:
                 self._table.is_stale = True
                 continue
             self._table.drop(key)
             self._table.places[key] = place
-            if is_lost:
-                lost[key] = name, record.photo_digest
             self._take(key, record)
         self._let_follow(lost)
         self._settle(lost)
@@ -103,11 +92,11 @@ class Resumed:
         if name not in self._run.photos or not record.is_done:
             return
         record.image = name
-        if all(sink.has_files(record) for sink in self._drawing):
+        if all(sink.has_files(record) for sink in self._sinks if sink.draws):
             self.finished.add(name)
             is_changed = self._revised(name, record).to_dict() != record.saved
             if record.is_sure(self._run.options.min_confidence):
-                is_changed |= not all(sink.has_files(record) for sink in self._others)
+                is_changed |= not all(sink.has_files(record) for sink in self._sinks)
             if is_changed:
                 self.changed.add(name)
 
@@ -125,12 +114,15 @@ class Resumed:
         return record
 
     def _is_there(self, name: str, record: PhotoRecord) -> bool:
-        """Whether there is the photo of a record."""
+        """Whether there is the photo of a record; where a record has no digest, the name counts."""
         if name not in self._run.photos:
             return any(map(_exists, self._paths(name)))
-        source = self._run.photos[name]
-        is_known = record.photo_digest or record.is_by_person or is_as_before(record, source)
-        return bool(is_known) and is_photo_of(record, name, source)
+        is_same = is_as_before(record, self._run.photos[name])
+        if is_same and not record.is_by_person:
+            return True
+        digest = photo_digest(name) if record.photo_digest else ""
+        is_by_name = is_same or (record.is_by_person and not record.photo_digest)
+        return digest == record.photo_digest if digest else is_by_name
 
     def _let_follow(self, lost: Lost) -> None:
         """Give records the new names of their photos, and let what is beside these follow.
@@ -139,24 +131,24 @@ class Resumed:
         """
         table, options = self._table, self._run.options
         free = (photo for photo in self._run.photos if photo not in table.places)
-        self.moves = find_by_digest(lost, free)
-        if self.moves and options.dry_run and options.jsonl:
-            renamed = f"{counted(len(self.moves), 'photo')} of {table.path} have other names now"
+        self._moves = find_by_digest(lost, free)
+        if self._moves and options.dry_run and options.jsonl:
+            renamed = f"{counted(len(self._moves), 'photo')} of {table.path} have other names now"
             raise UserError(f"{renamed}: run without --dry-run once, so that words follow them")
         for sentence in Library(dry_run=options.dry_run).follow(self._moved_words(lost)):
             self._run.report(sentence)
-        for key, photo in self.moves.items():
+        for key, photo in self._moves.items():
             table.places[photo] = table.places.pop(key)
             del lost[key]
-        if self.moves:
-            table.rewrite({*self.moves.values()})
-        for photo in self.moves.values():
+        if self._moves:
+            table.rewrite({*self._moves.values()})
+        for photo in self._moves.values():
             if record := table.read(photo):
                 self._take(photo, record)
 
     def _moved_words(self, lost: Lost) -> Iterator[tuple[str, str, Words]]:
         """Old and new paths of photos, and their words."""
-        for key, photo in self.moves.items():
+        for key, photo in self._moves.items():
             if record := self._table.read(key):
                 for path in self._paths(lost[key][0]):
                     yield path, photo, words_of(record, self._run.options)
@@ -164,44 +156,47 @@ class Resumed:
     def _settle(self, lost: Lost) -> None:
         """Give back the names of photos that are nowhere, unless others have records there."""
         table = self._table
-        for key, (name, digest) in sorted(lost.items()):
+        for key, (name, _) in sorted(lost.items()):
             is_kept = key in self._by_person or not self._has_model
             if name not in self._run.photos or (is_kept and name in table.places):
-                self.gone[key] = name, digest
-                continue
-            if name in table.places:
+                self._gone[key] = name
+            elif name in table.places:
                 table.drop(key)
-                continue
-            table.places[name] = table.places.pop(key)
-            record = self.read(name) if is_kept else None
-            if record and self._run.options.edited:
-                self._take(name, record)
-            elif record:
-                reason = f"{name} is another photo than the one of {record.caption!r}, which is "
-                reason += "found nowhere: nothing is written (--edited: it is the same photo)"
-                record.error = reason
-                self.replaced[name] = record
+            else:
+                table.places[name] = table.places.pop(key)
+                if is_kept and (record := self.read(name)):
+                    self._settle_replaced(name, record)
+
+    def _settle_replaced(self, name: str, record: PhotoRecord) -> None:
+        """Refuse the photo in place of that of a record; --edited: it is the same."""
+        if self._run.options.edited:
+            self._take(name, record)
+            return
+        reason = f"{name} is another photo than the one of {record.caption!r}, which is found "
+        record.error = f"{reason}nowhere: nothing is written (--edited: it is the same photo)"
+        self.replaced[name] = record
 
     def report(self) -> None:
         """Say what became of the records of moved photos and of those that are gone.
 
         --prune: those of machines go.
         """
-        path, options, library = self._table.path, self._run.options, Library()
-        if self.moves:
-            self._run.report(f"{path}: {counted(len(self.moves), 'moved record')}")
-        is_pruned = options.prune and not options.dry_run
-        pruned = [key for key in self.gone if is_pruned and key not in self._by_person]
-        names = [self.gone.pop(key)[0] for key in pruned]
-        sidecars = sum(map(library.remove_orphan, names))
-        for key in pruned:
-            self._table.drop(key)
-        if pruned:
+        path, options, report = self._table.path, self._run.options, self._run.report
+        if self._moves:
+            report(f"{path}: {counted(len(self._moves), 'moved record')}")
+        if options.prune and not options.dry_run:
+            pruned = {key: self._gone.pop(key) for key in self._gone.keys() - self._by_person}
+            for key in pruned:
+                self._table.drop(key)
+            sidecars = sum(map(Library().remove_orphan, sorted(pruned.values())))
             removed = f"{counted(len(pruned), 'record')} and {counted(sidecars, 'sidecar')}"
-            self._run.report(f"{path}: pruned {removed}")
-        for name, _ in [*self.gone.values()][:1]:
-            about = f"{counted(len(self.gone), 'record')} of photos that are gone, {name} the first"
-            self._run.report(f"{path} keeps {about}, and what was written beside them")
+            report(f"{path}: pruned {removed}")
+        if self._gone:
+            first = next(iter(self._gone.values()))
+            about = (
+                f"{counted(len(self._gone), 'record')} of photos that are gone, {first} the first"
+            )
+            report(f"{path} keeps {about}, and what was written beside them")
 
     @cached_property
     def _by_path(self) -> dict[str, str]:

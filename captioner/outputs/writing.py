@@ -126,7 +126,7 @@ class _Rows:
                 found = map(str, photo_files(self._folders, ignore))
                 others = {files.real_path(photo): photo for photo in found}
                 self._photos |= {others[path]: others[path] for path in others.keys() - known}
-            resumed = Resumed(self.run, lines, folders=self._folders)
+            resumed = Resumed(self.run, lines, (), *self._folders)
             resumed.find()
             for photo in self._photos.keys() - resumed.finished:
                 del self._photos[photo]

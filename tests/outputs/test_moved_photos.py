@@ -17,7 +17,8 @@ from captioner.library import Library
 from captioner.outputs.json_lines import JsonLines
 from captioner.vision.digest import photo_digest
 
-RESUME = [*CAPTION, ".", "--jsonl", "o.jsonl", "--resume", "--xmp"]
+TABLE = ["--jsonl", "o.jsonl", "--resume", "--xmp"]
+RESUME = [*CAPTION, ".", *TABLE]
 
 
 def records() -> dict[str, dict[str, Any]]:
@@ -127,18 +128,15 @@ def test_a_new_photo_keeps_the_sidecar_that_it_brings_to_an_old_name(
     assert not {*Path().glob("*.orphaned")}
 
 
-@pytest.mark.parametrize("place", ["Library.follow", "JsonLines.rewrite", "os.rename"])
+@pytest.mark.parametrize(
+    ("owner", "function"), [(Library, "follow"), (JsonLines, "rewrite"), (os, "rename")]
+)
 def test_a_run_that_is_stopped_after_photos_were_renamed_is_gone_on_with(
-    place: str, folder: Path, monkeypatch: Patch
+    owner: Any, function: str, folder: Path, monkeypatch: Patch
 ) -> None:
     captions = rated_photos(folder)
     names = {"b": "c", "c": "d", "a": "b"}
     rename(**names)
-    owner, function = {
-        "Library.follow": (Library, "follow"),
-        "JsonLines.rewrite": (JsonLines, "rewrite"),
-        "os.rename": (os, "rename"),
-    }[place]
     calls, real = [*range(2)], getattr(owner, function)
 
     def stop(*arguments: Any) -> Any:
@@ -257,6 +255,32 @@ def test_a_resumed_table_is_not_written_if_there_is_nothing_to_do(folder: Path) 
     assert main(RESUME) == 0
     after = Path("o.jsonl").stat()
     assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+
+
+def test_pruning_removes_what_captioner_alone_wrote(folder: Path, capsys: Output) -> None:
+    for number, name in enumerate("cde"):
+        save_photo(Path(f"{name}.png"), 10 + number)
+    assert main([*RESUME, "--text"]) == 0
+    edited = Path("b.xmp").read_text().replace("<dc:subject", "<dc:title>Rex</dc:title><dc:subject")
+    Path("b.xmp").write_text(
+        edited.replace("<dc:title", "<dc:title xmlns:dc='http://purl.org/dc/elements/1.1/'")
+    )
+    correct(d="Rex")
+    for name in "abcd":
+        Path(f"{name}.png").unlink()
+    save_photo(Path("c.jpg"))
+    capsys.readouterr()
+    resume = [*CAPTION, "e.png", *TABLE]
+    for options in (["--dry-run"], ["--prune", "--dry-run"]):
+        assert main([*resume, *options]) == 0
+        assert "o.jsonl keeps 4 records of photos that are gone" in capsys.readouterr().err
+    assert main([*resume, "--prune"]) == 0
+    printed = capsys.readouterr().err
+    assert "o.jsonl: pruned 3 records and 1 sidecar\n" in printed
+    assert "keeps 1 record of photos that are gone, d.png the first" in printed
+    assert [*records()] == ["d.png", "e.png"]
+    assert {*map(str, Path().glob("*.xmp"))} == {"b.xmp", "c.xmp", "d.xmp", "e.xmp"}
+    assert len([*Path().glob("*.txt")]) == 5
 
 
 @pytest.mark.parametrize("photos", [["empty"], ["empty", "a.png"], ["nowhere/*.png", "a.png"]])

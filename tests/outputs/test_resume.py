@@ -290,17 +290,13 @@ def test_a_photo_is_of_any_time(seconds: float) -> None:
     assert early == (3, "1969-12-31T23:59:58.500000+00:00")
 
 
-def test_the_last_line_counts_and_parquet_has_lists(folder: Path, capsys: Output) -> None:
+def test_the_last_line_counts_and_parquet_has_types(folder: Path, capsys: Output) -> None:
     Path("photos/c.png").write_bytes(b"none")
-    tables = ["--parquet", "o.parquet", "--words", "words"]
-    assert main([*CAPTION, "photos", "none.png", *tables, "--json", "o.json"]) == 2
+    assert main([*CAPTION, "photos", "none.png", "--parquet", "o.parquet"]) == 2
     assert capsys.readouterr().err.endswith("captioner: 2 captioned, 2 unreadable\n")
-    table = parquet.read_table("o.parquet")
-    types = {name: str(table.schema.field(name).type) for name in ("words", "word_confidence")}
-    assert types == {"words": "list<element: string>", "word_confidence": "list<element: double>"}
-    for row, record in zip(table.to_pylist(), json.loads(Path("o.json").read_text()), strict=True):
-        assert row["words"] == record.get("words")
-        assert row["words_folder"] == record.get("files", {}).get("words")
+    schema = parquet.read_table("o.parquet").schema
+    types = [str(schema.field(name).type) for name in ("words", "word_confidence")]
+    assert types == ["list<element: string>", "list<element: double>"]
     assert main([*CAPTION, "photos/a.png"]) == 0
     assert capsys.readouterr().err == ""
 
@@ -317,3 +313,22 @@ def test_on_a_terminal_a_table_has_the_bar_alone(
     assert "| 2/2 [" in printed.err
     assert main([*CAPTION, "photos", *tables, "--format", "{path}"]) == 0
     assert capsys.readouterr().out == "photos/a.png\nphotos/b.png\n"
+
+
+def test_words_of_a_person_are_not_written_for_a_photo_that_changes_meanwhile(
+    folder: Path, monkeypatch: Patch
+) -> None:
+    assert caption() == 0
+    first, second = records()
+    write(first | {"caption": MINE}, second)
+    encode = TorchCaptions.encode
+
+    def meanwhile(self: TorchCaptions, pixels: object) -> object:
+        save_photo(Path("photos/a.png"), 9)
+        return encode(self, pixels)
+
+    monkeypatch.setattr(TorchCaptions, "encode", meanwhile)
+    assert caption("--overlay", "maps/", "--xmp", "--engine", "torch") == 2
+    assert not Path("photos/a.xmp").exists()
+    found = {record["image"]: record for record in records()}["photos/a.png"]
+    assert (found["caption"], found["photo_digest"]) == (MINE, first["photo_digest"])
