@@ -165,7 +165,7 @@ def _refuse(
             raise UserError(f"{name} {fault}")
 
 
-def _is_heavy(image: Image.Image, content: bytes, held: int, size: tuple[int, int]) -> bool:
+def _is_heavy(image: ImageFile.ImageFile, content: bytes, held: int, size: tuple[int, int]) -> bool:
     """Whether decoding may take much memory or time."""
     if held > _LIGHT or image.format in _BUFFERS:
         return True
@@ -173,6 +173,14 @@ def _is_heavy(image: Image.Image, content: bytes, held: int, size: tuple[int, in
         return image.info.get("compression") != "raw"
     if image.format not in ("JPEG", "MPO"):
         return False
+    if image.format == "JPEG" and not image.info.get("progressive"):
+        # After a first scan with all channels the decoder reads no other.
+        # The head ends with _SCAN, the length of the rest, the count n of channels, 2 n + 3 bytes.
+        head = content[: image.fp.tell()]  # type: ignore[union-attr]
+        starts = {n: _SCAN + bytes([0, 6 + 2 * n, n]) for n in range(1, 5)}
+        counts = [n for n in starts if head[-8 - 2 * n :].startswith(starts[n])]
+        if counts[:1] == [len(image.getbands())]:
+            return len(content) > _LIGHT
     scans = content.count(_SCAN)  # The decoder decodes every one.
     return len(content) > _LIGHT or scans * size[0] * size[1] > 4 * _LIGHT
 
