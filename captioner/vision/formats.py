@@ -107,9 +107,10 @@ def load_here(
         if image.format == "PNG":
             image.verify()  # Decoding does not check sums: lost pixels would be black.
             image = _identify(io.BytesIO(content), name, maximum_pixels)
-        photo = upright_rgb(image, size, sufficient_side, has_digest)
-        if has_digest:
-            photo.info[DIGEST] = coded_digest(content, name) or photo.info[DIGEST]
+        coded = coded_digest(content, name) if has_digest else ""
+        photo = upright_rgb(image, size, sufficient_side, has_digest and not coded)
+        if coded:
+            photo.info[DIGEST] = coded
         return photo
     except UserError:
         raise
