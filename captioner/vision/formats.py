@@ -107,9 +107,10 @@ def load_here(
         if image.format == "PNG":
             image.verify()  # Decoding does not check sums: lost pixels would be black.
             image = _identify(io.BytesIO(content), name, maximum_pixels)
-        photo = upright_rgb(image, size, sufficient_side, has_digest)
-        if has_digest:
-            photo.info[DIGEST] = coded_digest(content, name) or photo.info[DIGEST]
+        coded = coded_digest(content, name) if has_digest else ""
+        photo = upright_rgb(image, size, sufficient_side, has_digest and not coded)
+        if coded:
+            photo.info[DIGEST] = coded
         return photo
     except UserError:
         raise
@@ -165,7 +166,7 @@ def _refuse(
             raise UserError(f"{name} {fault}")
 
 
-def _is_heavy(image: Image.Image, content: bytes, held: int, size: tuple[int, int]) -> bool:
+def _is_heavy(image: ImageFile.ImageFile, content: bytes, held: int, size: tuple[int, int]) -> bool:
     """Whether decoding may take much memory or time."""
     if held > _LIGHT or image.format in _BUFFERS:
         return True
@@ -173,6 +174,14 @@ def _is_heavy(image: Image.Image, content: bytes, held: int, size: tuple[int, in
         return image.info.get("compression") != "raw"
     if image.format not in ("JPEG", "MPO"):
         return False
+    if image.format == "JPEG" and not image.info.get("progressive"):
+        # After a first scan with all channels the decoder reads no other.
+        # The head ends with _SCAN, the length of the rest, the count n of channels, 2 n + 3 bytes.
+        head = content[: image.fp.tell()]  # type: ignore[union-attr]
+        starts = {n: _SCAN + bytes([0, 6 + 2 * n, n]) for n in range(1, 5)}
+        counts = [n for n in starts if head[-8 - 2 * n :].startswith(starts[n])]
+        if counts[:1] == [len(image.getbands())]:
+            return len(content) > _LIGHT
     scans = content.count(_SCAN)  # The decoder decodes every one.
     return len(content) > _LIGHT or scans * size[0] * size[1] > 4 * _LIGHT
 

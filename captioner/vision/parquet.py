@@ -73,8 +73,8 @@ def batches_of(file: Arrow, group: int, columns: Sequence[str], rows: int) -> It
     for columns that are far larger than in the file: a page of them may be all of it.
     """
     row_group = file.metadata.row_group(group)
-    chunks = map(row_group.column, range(row_group.num_columns))
     names = tuple(f"{name}." for name in columns)
+    chunks = [*map(row_group.column, range(row_group.num_columns))]
     chunks = [chunk for chunk in chunks if f"{chunk.path_in_schema}.".startswith(names)]
     packed = sum(chunk.total_compressed_size for chunk in chunks)
     # Nulls and empty lists take no bytes in the file.
