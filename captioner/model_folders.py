@@ -195,7 +195,7 @@ class ModelFolder:
         return digests
 
     def check(self, graphs: Mapping[str, bytes] | None = None) -> None:
-        """Refuse vocabularies, n-grams and graphs if their digest is not the config's.
+        """Refuse vocabularies and graphs if their digest is not the config's.
 
         graphs: the contents of their files, all of which the config lists.
         """
