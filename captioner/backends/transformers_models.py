@@ -30,7 +30,7 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 def open_captions(folder: ModelFolder, device: str, precision: str) -> TransformersCaptions:
     """The backend of a folder of transformers."""
-    name, kind = str(folder.path), folder.config.get("model_type")
+    name, kind = str(folder.path), str(folder.config.get("model_type"))
     check_family(folder.config, folder.files, name)
     check_weights(folder.config, folder.files, name)
     dtype, place = choose_precision(precision), choose_device(device)
