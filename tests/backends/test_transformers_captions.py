@@ -378,7 +378,6 @@ def test_pickled_weights_are_converted_to_safetensors(blip: Path, refused: Refus
 
 CONFIG, PIXELS, WEIGHTS = "config.json", "preprocessor_config.json", "model.safetensors"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 9\n"
-ADAPTER = b'{"base_model_name_or_path": "ada/blip"}'
 
 
 def text(**fields: Any) -> dict[str, Any]:
@@ -412,7 +411,7 @@ def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, sa
         (WEIGHTS, POINTER, "is a Git LFS pointer, not the file: run git lfs pull"),
         (WEIGHTS, b"12345678{}", "and the weights hold 0 tensors"),
         (WEIGHTS, None, "captioner convert blip --out FOLDER makes them of pytorch_model"),
-        ("adapter_config.json", ADAPTER, "blip is a LoRA adapter of ada/blip, not a model: merge"),
+        ("adapter_config.json", b"{}", "blip is an adapter (LoRA), not a model: merge it"),
         (CONFIG, {"model_type": "llava"}, "are: blip, vision-encoder-decoder, git, florence"),
         (CONFIG, {"auto_map": {}}, "brings code, which never runs here; florence-community"),
         (CONFIG, {"architectures": ["BlipForQuestionAnswering"]}, "is a BlipForQuestionAnswering"),
@@ -422,6 +421,8 @@ def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, sa
         (CONFIG, text(bos_token_id=10**19), "is not a token of 0 to 45"),
         (CONFIG, text(bos_token_id=None), "names no bos_token_id"),
         (CONFIG, text(sep_token_id=[3]), "for field 'sep_token_id': TypeError"),
+        ("generation_config.json", {"max_length": "x"}, "maximum_length"),
+        ("generation_config.json", b"[1]", "is no JSON object"),
         ("generation_config.json", {"num_beams": 0}, "beam should be greater than or equal to 1"),
     ],
 )
