@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from captioner.errors import UserError
-from captioner.files import JsonObject, read_json
+from captioner.files import JsonObject, refuse_os_errors
 from captioner.schema import flat
 from captioner.weight_files import weights_header
 
@@ -36,15 +36,14 @@ _POINTER = b"version https://git-lfs"
 def check_family(config: JsonObject, files: Path, name: str) -> None:
     """Refuse a folder of transformers that is no known captioner. name: of the model."""
     for path in filter(Path.is_file, sorted(files.iterdir())):
-        with path.open("rb") as file:
+        with refuse_os_errors(f"cannot read {path}"), path.open("rb") as file:
             if file.read(len(_POINTER)) == _POINTER:
                 advice = "run git lfs pull in its folder, or copy the file itself"
                 raise UserError(f"{path} is a Git LFS pointer, not the file: {advice}")
     if (files / ADAPTER).is_file():
-        base = read_json(files / ADAPTER, "adapter config").get("base_model_name_or_path")
-        advice = "merge it into that model by PEFT's merge_and_unload, and save the whole"
-        raise UserError(f"{name} is a LoRA adapter of {base}, not a model: {advice}")
-    kind = config.get("model_type")
+        advice = "merge it into its model by PEFT's merge_and_unload, and save the whole"
+        raise UserError(f"{name} is an adapter (LoRA), not a model: {advice}")
+    kind = str(config.get("model_type"))
     if kind not in FAMILIES:
         families = ", ".join(FAMILIES)
         raise UserError(f"{name} is no captioner of transformers, which are: {families}")

@@ -9,7 +9,6 @@ the attention with the gradient of the word's log-probability, and keeps the pos
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -54,7 +53,7 @@ class ProcessorPixels:
     @property
     def size(self) -> int:
         """Pixels, the shorter side of what the encoder sees."""
-        return min(self.pixels(Image.new("RGB", (64, 48))).shape[1:])
+        return int(min(self.pixels(Image.new("RGB", (64, 48))).shape[1:]))
 
     def region(self, width: int, height: int) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what the encoder sees, in pixels of the upright photo."""
@@ -139,7 +138,7 @@ class TransformersCaptions:
         """The new tokens of `generate`, of each photo `num_return_sequences` rows."""
         raise NotImplementedError
 
-    def force(self, annotations: Any, tokens: Tensor) -> tuple[Tensor, Sequence[Tensor], Tensor]:
+    def force(self, annotations: Any, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """Feed tokens (B, T) behind what starts a caption.
 
         Gives logits (B, ..., V) whose last T + 1 predict them and the end, the attention (B, heads,
@@ -156,28 +155,26 @@ class TransformersCaptions:
         if least > most:
             raise UserError(f"minimum_length {least} is more than the model's {most} positions")
         longest = max(search.maximum_length, DETAILED_TOKENS * search.detailed)
-        options = {"min_new_tokens": least, "max_new_tokens": min(most, longest)}
-        options |= {"num_return_sequences": search.n_best, "do_sample": search.sample}
+        options = {
+            "min_new_tokens": least,
+            "max_new_tokens": min(most, longest),
+            "num_return_sequences": search.n_best,
+            "length_penalty": search.length_normalisation,
+            "num_beams": 1 if search.sample else search.beam,
+            "do_sample": search.sample,
+        }
         if search.sample:
-            drawn = search.model_dump(include={"temperature", "top_k", "top_p"})
-            options |= {"num_beams": 1, **drawn}
-        else:
-            options |= {"num_beams": search.beam, "length_penalty": search.length_normalisation}
-        with refuse_errors(f"transformers cannot caption with {self!r}"), self._seeded(generator):
-            rows = self.generate(annotations, options)
+            options |= search.model_dump(include={"temperature", "top_k", "top_p"})
+        devices = range(torch.cuda.device_count())
+        with torch.random.fork_rng(devices, enabled=search.sample):
+            if generator is not None:  # `generate` draws from torch's own generator.
+                seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+                torch.manual_seed(int(seed))
+            with refuse_errors(f"transformers cannot caption with {self!r}"):
+                rows = self.generate(annotations, options)
         ranks = [rows[rank :: search.n_best] for rank in range(search.n_best)]
         written = [self._written(annotations, chosen, search) for chosen in ranks]
         return [list(sentences) for sentences in zip(*written, strict=True)]
-
-    @contextmanager
-    def _seeded(self, generator: Generator) -> Iterator[None]:
-        """`generate` draws from torch's own generator: seeded here, and restored."""
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices, enabled=generator is not None):
-            if generator is not None:
-                seed = torch.randint(2**62, (), generator=generator, device=generator.device)
-                torch.manual_seed(int(seed))
-            yield
 
     def _written(
         self, annotations: Any, chosen: list[list[int]], search: SearchOptions

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -49,11 +48,6 @@ class CaptionFamily:
     first_place: int = 1
     tokens: str = "decoder_input_ids"
     attentions: str = "cross_attentions"
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether the writer's decoder is a part beside its encoder."""
-        return self.tokens == "decoder_input_ids"
 
 
 def blip(model: Any, tokenizer: Any) -> CaptionFamily:
@@ -151,8 +145,9 @@ class FamilyCaptions(TransformersCaptions):
         if min(shape) < family.patch or family.size not in (None, *shape) or len({*shape}) > 1:
             given, needed = "x".join(map(str, shape)), family.size or family.patch
             raise UserError(f"photos of {given} pixels do not fit the vision encoder's {needed}")
-        config = self.writer.generation_config
-        name = "decoder_start_token_id" if family.is_apart else "bos_token_id"
+        self.map_shape = shape[0] // family.patch, shape[1] // family.patch
+        config, is_apart = self.writer.generation_config, family.tokens == "decoder_input_ids"
+        name = "decoder_start_token_id" if is_apart else "bos_token_id"
         start = getattr(config, name)
         if start is None:
             raise UserError(f"the generation config names no {name}")
@@ -161,11 +156,6 @@ class FamilyCaptions(TransformersCaptions):
     @property
     def lacks(self) -> Sequence[str]:
         return OURS if self.family.prompted else super().lacks
-
-    @cached_property
-    def map_shape(self) -> tuple[int, int]:
-        side = self.preprocessing.size // self.family.patch
-        return side, side
 
     @torch.no_grad()
     def encode(self, pixels: Array) -> Tensor:
@@ -202,14 +192,16 @@ class FamilyCaptions(TransformersCaptions):
         tokens = self.writer.generate(**given, **options)  # (B n_best, P + T)
         return tokens[:, len(self._starts) :].tolist()  # type: ignore[no-any-return]
 
-    def force(self, annotations: Tensor, tokens: Tensor) -> tuple[Tensor, Sequence[Tensor], Tensor]:
+    def force(
+        self, annotations: Tensor, tokens: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         family, starts = self.family, tokens.new_tensor([self._starts]).expand(len(tokens), -1)
-        is_learning = torch.is_grad_enabled()
+        memory = annotations.detach().requires_grad_(torch.is_grad_enabled())
         output = self.writer(
             output_attentions=True,
             use_cache=False,
             **{family.tokens: torch.cat([starts, tokens], dim=1)},  # (B, P + T)
-            **family.memory(annotations.detach().requires_grad_(is_learning)),
+            **family.memory(memory),
         )
         places = torch.arange(prod(self.map_shape)).view(self.map_shape) + family.first_place
         return output.logits, output[family.attentions], places

@@ -30,7 +30,7 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 def open_captions(folder: ModelFolder, device: str, precision: str) -> TransformersCaptions:
     """The backend of a folder of transformers."""
-    name, kind = str(folder.path), folder.config.get("model_type")
+    name, kind = str(folder.path), str(folder.config.get("model_type"))
     check_family(folder.config, folder.files, name)
     check_weights(folder.config, folder.files, name)
     dtype, place = choose_precision(precision), choose_device(device)
@@ -76,17 +76,24 @@ def default_search(folder: ModelFolder) -> SearchOptions:
     check_family(folder.config, folder.files, str(folder.path))
     path = folder.files / GENERATION
     given = read_json(path, "generation config") if os.path.isfile(path) else folder.config
-    given = {name: value for name, value in dict(given).items() if value is not None}
-    default = (
+    if not isinstance(given, dict):
+        raise UserError(f"generation config {path} is no JSON object")
+    given = {name: value for name, value in given.items() if value is not None}
+    tokens = (
         SearchOptions().maximum_length if folder.config["model_type"] in PROMPTS else NEW_TOKENS
     )
-    longest = given.get("max_length", default + 1) - 1  # Without the token that starts.
+
+    def after_start(name: str, default: int) -> Any:
+        """A length without the token that starts; `from_mapping` refuses what is no number."""
+        value = given.get(name, default + 1)
+        return max(value - 1, 0) if isinstance(value, int) else value
+
     options = {
         "beam": given.get("num_beams", 1),
         "n_best": given.get("num_return_sequences", 1),
         "length_normalisation": given.get("length_penalty", 1.0),
-        "minimum_length": given.get("min_new_tokens", max(given.get("min_length", 0) - 1, 0)),
-        "maximum_length": given.get("max_new_tokens", longest),
+        "minimum_length": given.get("min_new_tokens", after_start("min_length", 0)),
+        "maximum_length": given.get("max_new_tokens", after_start("max_length", tokens)),
     }
     return from_mapping(SearchOptions, options, str(path))
 

@@ -78,9 +78,10 @@ class PromptedPhotos(ProcessorPixels):
     def pixels(self, image: Image.Image) -> Array:
         """What the model takes, in an array without dimensions: photos of any size are a batch."""
         given = {"text": [self.prompt.text], "images": [image], "return_tensors": "pt"}
+        inputs = {**self.processor(**given)}
+        inputs.pop("labels", None)  # Of training.
         held = np.empty((), dtype=object)
-        held[()] = {**self.processor(**given)}
-        held[()].pop("labels", None)  # Of training.
+        held[()] = inputs
         return held
 
     def grid(self, inputs: Any) -> tuple[int, int]:
@@ -121,14 +122,14 @@ class VisionLanguageCaptions(TransformersCaptions):
     def most_tokens(self, annotations: Any) -> int:
         (inputs,) = annotations
         places: int = self.writer.config.get_text_config(decoder=True).max_position_embeddings
-        return places - inputs["input_ids"].shape[1]
+        return places - int(inputs["input_ids"].shape[1])
 
     def generate(self, annotations: Any, options: dict[str, Any]) -> list[list[int]]:
         (inputs,) = annotations
         tokens = self.writer.generate(**inputs, **options)  # (n_best, S + T)
         return tokens[:, inputs["input_ids"].shape[1] :].tolist()  # type: ignore[no-any-return]
 
-    def force(self, annotations: Any, tokens: Tensor) -> tuple[Tensor, Sequence[Tensor], Tensor]:
+    def force(self, annotations: Any, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         (inputs,) = annotations
         prompt = inputs["input_ids"]  # (1, S)
         shape = self.preprocessing.grid(inputs)

@@ -45,14 +45,9 @@ def _tiny(family: str, folder: Path) -> Any:
     return family, model.eval(), folder
 
 
-@pytest.fixture(scope="module", params=[*FAMILIES, "deit"])
+@pytest.fixture(scope="module", params=[*FAMILIES, "deit", *VISION_LANGUAGE])
 def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return _tiny(request.param, tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module", params=VISION_LANGUAGE)
-def talker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return _tiny(request.param, tmp_path_factory.mktemp("talker"))
 
 
 ASKED = "Describe this image in one sentence."
@@ -113,7 +108,7 @@ SEARCHES = [
 """Options of ours, and the same of `generate`."""
 
 
-def check_texts(tiny: Any) -> None:
+def test_texts_and_scores_are_those_of_generate(tiny: Any) -> None:
     captions = captioner.load(tiny[-1])
     photos = [photo(seed, (40 + 30 * seed, 90)) for seed in range(3)]
     for options, same in SEARCHES:
@@ -127,14 +122,6 @@ def check_texts(tiny: Any) -> None:
         assert options.get("beam") or len({version.text for version in results}) > 1
         if scores and tiny[0] != "florence2":  # It blocks some.
             assert [version.score for version in versions] == pytest.approx(scores, abs=1e-4)
-
-
-def test_texts_and_scores_are_those_of_generate(tiny: Any) -> None:
-    check_texts(tiny)
-
-
-def test_texts_and_scores_of_a_prompt_are_those_of_generate(talker: Any) -> None:
-    check_texts(talker)
 
 
 def save_forty(folder: Path) -> list[Path]:
@@ -225,12 +212,13 @@ def test_samples_are_drawn_by_their_seed(tiny: Any) -> None:
     assert cold.text == captions.caption(photo(), beam=1, maximum_length=9).text
 
 
-def test_maps_of_a_prompt_are_those_of_one_plain_pass(talker: Any) -> None:
-    family, model, folder = talker
+@pytest.mark.parametrize("tiny", VISION_LANGUAGE, indirect=True)
+def test_maps_of_a_prompt_are_those_of_one_plain_pass(tiny: Any) -> None:
+    family, model, folder = tiny
     captions, words = captioner.load(folder), ["a", "red", "dog"]
     image = photo(0, (120, 60))
     found = captions.explain(image, "a red dog")
-    inputs = {**inputs_of(talker, [image])}
+    inputs = {**inputs_of(tiny, [image])}
     prompt = inputs["input_ids"]
     leading = " " if ASKED_FOR[family] == SMOLVLM else ""
     pieces = captions.backend.tokenizer(f"{leading}a red dog", add_special_tokens=False)[
@@ -324,24 +312,6 @@ def test_maps_and_log_probabilities_are_those_worked_out_by_hand() -> None:
         assert found.attention.reshape(2, 4) == pytest.approx(expected, abs=1e-5)
 
 
-def test_every_output_is_written_and_resumed(
-    tiny: Any, tmp_path: Path, monkeypatch: Patch, capsys: Output
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for number in range(3):
-        save_photo(Path(f"photos/{number}.png"), number)
-    command = ["caption", "photos/", "--model", str(tiny[-1]), "--map-kind", "gradient"]
-    command += ["--n-best", "2", "--jsonl", "captions.jsonl"]
-    drawn = "--overlay maps/ --gif gifs/ --html page.html --csv captions.csv --xmp"
-    assert main([*command, *drawn.split()]) == 0
-    lines = Path("captions.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [len(json.loads(line)["alternatives"]) for line in lines] == [1, 1, 1]
-    assert min(Image.open(name).width for name in ("maps/0.png", "gifs/0.gif")) > 64
-    capsys.readouterr()
-    assert main([*command, "--resume"]) == 0
-    assert "3 of 3 photos are captioned already" in capsys.readouterr().err
-
-
 CAPTION = "caption photos/0.png --model blip"
 DATA = ["--format=table", "--annotations=people.csv", "--images=photos", "--split=val"]
 
@@ -407,13 +377,12 @@ def test_pickled_weights_are_converted_to_safetensors(blip: Path, refused: Refus
     assert captioner.load("new").caption("photos/0.png").text == expected.text
 
 
-@pytest.mark.exiftool
-def test_its_captions_go_into_photos(blip: Path) -> None:
-    assert main(["caption", "photos/0.png", "--model", str(blip), "--embed"]) == 0
-
-
-PIXELS = "preprocessor_config.json"
+CONFIG, PIXELS, WEIGHTS = "config.json", "preprocessor_config.json", "model.safetensors"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 9\n"
+
+
+def text(**fields: Any) -> dict[str, Any]:
+    return {"text_config": fields}
 
 
 @pytest.mark.parametrize(
@@ -439,48 +408,22 @@ def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, sa
         (PIXELS, None, "Can't load image processor"),
         (PIXELS, {"size": {"height": 64, "width": 64}}, "photos of 64x64 pixels do not fit"),
         ("tokenizer.json", b"{", "transformers cannot load"),
-        ("model.safetensors", b"12345678{}", "and the weights hold 0 tensors"),
-        (
-            "model.safetensors",
-            None,
-            "captioner convert blip --out FOLDER makes them of pytorch_model",
-        ),
-        ("config.json", {"text_config": {"num_hidden_layers": 5}}, "they are of another architect"),
-        (
-            "config.json",
-            {"model_type": "llava"},
-            "are: blip, vision-encoder-decoder, git, florence",
-        ),
-        ("config.json", {"auto_map": {}}, "brings code, which never runs here; florence-community"),
-        (
-            "config.json",
-            {"architectures": ["BlipForQuestionAnswering"]},
-            "is a BlipForQuestionAnsw",
-        ),
-        (
-            "config.json",
-            {"text_config": {"vocab_size": 60}},
-            "differ in sizes, such as of a resized vocabulary",
-        ),
-        (
-            "config.json",
-            {"text_config": {"num_hidden_layers": 10**9}},
-            "the weights hold 167 tensors",
-        ),
-        ("config.json", {"text_config": {"bos_token_id": 10**19}}, "is not a token of 0 to 45"),
-        ("config.json", {"text_config": {"bos_token_id": None}}, "names no bos_token_id"),
-        (
-            "config.json",
-            {"text_config": {"sep_token_id": [3]}},
-            "for field 'sep_token_id': TypeErr",
-        ),
-        ("model.safetensors", POINTER, "is a Git LFS pointer, not the file: run git lfs pull"),
         ("tokenizer.json", POINTER, "is a Git LFS pointer, not the file"),
-        (
-            "adapter_config.json",
-            b'{"base_model_name_or_path": "ada/blip"}',
-            "a LoRA adapter of ada/b",
-        ),
+        (WEIGHTS, POINTER, "is a Git LFS pointer, not the file: run git lfs pull"),
+        (WEIGHTS, b"12345678{}", "and the weights hold 0 tensors"),
+        (WEIGHTS, None, "captioner convert blip --out FOLDER makes them of pytorch_model"),
+        ("adapter_config.json", b"{}", "blip is an adapter (LoRA), not a model: merge it"),
+        (CONFIG, {"model_type": "llava"}, "are: blip, vision-encoder-decoder, git, florence"),
+        (CONFIG, {"auto_map": {}}, "brings code, which never runs here; florence-community"),
+        (CONFIG, {"architectures": ["BlipForQuestionAnswering"]}, "is a BlipForQuestionAnswering"),
+        (CONFIG, text(num_hidden_layers=5), "they are of another architecture"),
+        (CONFIG, text(num_hidden_layers=10**9), "the weights hold 167 tensors"),
+        (CONFIG, text(vocab_size=60), "differ in sizes, such as of a resized vocabulary"),
+        (CONFIG, text(bos_token_id=10**19), "is not a token of 0 to 45"),
+        (CONFIG, text(bos_token_id=None), "names no bos_token_id"),
+        (CONFIG, text(sep_token_id=[3]), "for field 'sep_token_id': TypeError"),
+        ("generation_config.json", {"max_length": "x"}, "maximum_length"),
+        ("generation_config.json", b"[1]", "is no JSON object"),
         ("generation_config.json", {"num_beams": 0}, "beam should be greater than or equal to 1"),
     ],
 )
