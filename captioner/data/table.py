@@ -132,13 +132,11 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
     """
     photos = photo_files([folder], note=problems.notes.append, taken=PHOTO_SUFFIXES)
     found, left_out = _rows_of_tables(photos, folder, problems)
-    labels: list[Path] = []
     counts: Counter[str] = Counter()
     with Library() as library:
         for photo in photos:
             image = photo.relative_to(folder).as_posix()
             texts = _texts_beside(photo)
-            labels += [text for text, lines in texts.items() if not lines]
             if text := next(filter(texts.get, texts), None):
                 found[image] = "with a text beside them", [TableRow(f"{text}", image, texts[text])]
             elif image not in found:
@@ -146,13 +144,12 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
                 left_out += is_own
                 if description and not is_own:
                     found[image] = kind, [TableRow(f"{photo}", image, [description])]
-            counts[found.get(image, ("without", []))[0]] += 1
+            without = "with a text of numbers alone" if texts else "without"
+            counts[found.get(image, (without, []))[0]] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}"
     if left_out:
         note += f"; captions by captioner left out: {left_out:,}"
-    if labels:
-        note += f"; texts of numbers alone left out: {len(labels):,}, {labels[0]} the first"
     problems.notes.append(note)
     if not found and not problems:
         places = "photo.txt or photo.caption beside photo.jpg", *_METADATA, "XMP sidecars"

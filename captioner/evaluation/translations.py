@@ -134,7 +134,9 @@ def score_hypotheses(
     source: the text that was translated, for BLEU by its length.
     problems: counts the empty references, and says whether they are refused (default) or skipped.
     """
-    files = [references, hypotheses, *filter(None, [source])]
+    files = [references, hypotheses]
+    if source is not None:
+        files.append(source)
     columns = [*zip(*read_rows(files, problems).values(), strict=True)]
     sources = () if source is None else columns[2]
     return evaluate_translations(columns[1], columns[0], sources, lower_case)
