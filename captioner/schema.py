@@ -194,15 +194,17 @@ def section_of(annotation: object) -> type[Config] | None:
 
 
 _UNKNOWN = ("extra_forbidden", "invalid_key")
+_LONGEST_SENTENCE = 1_000  # In letters: a name or value of 100,000 is not printed whole.
 
 
 def _sentence(kind: type[Config], error: ValidationError) -> str:
     """The first of pydantic's errors as one sentence; an unknown field comes before the rest."""
     errors = error.errors(include_url=False)
     first = next((error for error in errors if error["type"] in _UNKNOWN), errors[0])
-    if first["type"] in _UNKNOWN:
-        return _unknown_field(kind, *map(str, first["loc"]))
-    return error_sentence(first, first["loc"])
+    is_unknown = first["type"] in _UNKNOWN
+    place = first["loc"]
+    text = _unknown_field(kind, *map(str, place)) if is_unknown else error_sentence(first, place)
+    return text if len(text) <= _LONGEST_SENTENCE else f"{text[:_LONGEST_SENTENCE]}..."
 
 
 def error_sentence(error: ErrorDetails, place: tuple[int | str, ...]) -> str:

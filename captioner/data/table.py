@@ -46,8 +46,7 @@ _KINDS = {"sidecar": "with an XMP sidecar", "photo": "described inside"}
 BY_CAPTIONER = {"log_probability", "model"}
 """Columns of captioner's own captions."""
 
-_WORD = re.compile(r"[^\W\d_eE]")
-"""A letter: texts of numbers alone, such as 1e-05, are labels of boxes, as YOLO's."""
+_NUMBER = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?%?", re.IGNORECASE)
 
 # The names of each column, in any case; the first that a table has is taken.
 _COLUMNS = {
@@ -209,8 +208,16 @@ def _texts_beside(photo: Path) -> dict[Path, list[str]]:
 
 
 def _captions_in(text: str) -> list[str]:
-    """The lines of a text beside a photo; none of a text of numbers alone."""
-    return [line for _, line in numbered_lines(text)] if _WORD.search(text) else []
+    """The lines of a text beside a photo; none where all are labels, such as YOLO's."""
+    lines = [line for _, line in numbered_lines(text)]
+    return [] if all(map(_is_label, lines)) else lines
+
+
+def _is_label(line: str) -> bool:
+    """Whether a line has numbers alone, or four and more with one other word, as of boxes."""
+    words = re.split(r"[\s,;]+", line.strip())
+    numbers = len([*filter(_NUMBER.fullmatch, words)])
+    return numbers >= len(words) - (numbers > 3)
 
 
 def text_records(file: Path, problems: Problems, what: str = "table") -> _Records:

@@ -1,6 +1,7 @@
 """Tables of photos and captions: columns, splits, wrong rows; descriptions in and beside photos."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -304,6 +305,7 @@ def test_texts_have_several_names_and_leftovers_are_no_photos(tmp_path: Path) ->
         "0 0.5 0.5 0.2 0.3\n\n12 0.1 1e-05 1 .3\n",
         "0 0.1 0.1 0.2 0.2 0.3 0.3",
         "3,120,44,380,210",
+        "Car 0.00 0 -1.57 614.24 181.78 727.31 284.77",
         "7",
     ],
 )
@@ -376,6 +378,27 @@ def test_photos_in_another_case_are_taken(tmp_path: Path) -> None:
     file.unlink()
     table(tmp_path, "metadata.jsonl", '{"file_name": "Caf\xe9.jpg", "text": "One"}')
     assert [found for _, found in captions(read("table", tmp_path)[0])] == [("One",)]
+
+
+def test_a_reading_lists_each_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{folder}/{name}.jpg" for name in "ab" for folder in range(20)]  # Folders in turn.
+    file = table(tmp_path, "t.csv", "image,caption\n" + "".join(f"{name},One\n" for name in names))
+    for name in names[:-1]:
+        photos((tmp_path / name).parent, Path(name).name.upper())
+    listed: list[str] = []
+    listdir = os.listdir
+
+    def counted(path: str) -> list[str]:
+        listed.append(os.fspath(path))
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", counted)
+    images, problems = read(None, file, on_problem="skip")
+    assert len(images) == 39
+    assert len(problems.kinds["missing image"]) == 1
+    assert len(listed) == len(set(listed))
+    photos(tmp_path / "19", "B.JPG")
+    assert len(read(None, file)[0]) == 40
 
 
 def test_folders_of_an_image_folder_are_splits(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from run_samples import (
     translation_recipe,
     write_config,
 )
-from samples import Patch
+from samples import Patch, Refused
 
 from captioner.cli.main import build_parser, main
 from captioner.errors import UserError
@@ -134,6 +134,7 @@ TEXTS = [
     ("data: " + "[" * 5000, "not valid YAML"),
     ("data: {format: 2001-99-99}", "month must be in 1..12"),
     ("just a sentence", "just a sentence"),
+    ("a: &a [x, x]\ntask: [*a, *a]\n", "(line 2: the alias *a is not read; write its value)"),
     ("data: {}\ntraining: {}\ndata: {}\n", "(line 3: 'data' is given twice, first in line 1)"),
     ("training:\n  <<: {seed: 1}\n  seed: 2\n  'seed': 2\n", "(line 4: 'seed' is given twice"),
     ('{"data": {"format": "shapes",\n"format": "coco"}}', "(line 2: 'format' is given twice"),
@@ -233,3 +234,19 @@ def test_a_run_is_not_resumed_with_another_config(
     with pytest.raises(UserError, match=r"last\.safetensors cannot be read"):
         train_run(recipe_of(merged(made, training={"epochs": 1})), folder, resume=True)
     assert (folder / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"task: {'x' * 100_000}",
+        f"{'x' * 100_000}: 1",
+        f"data: {{{'x' * 100_000}: 1}}",
+        f"encoder: {{name: {'x' * 100_000}}}",
+        f"decoder: {{kind: {'x' * 100_000}}}",
+    ],
+)
+def test_a_long_value_is_not_printed_whole(tmp_path: Path, refused: Refused, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    assert len(refused(["train", str(path), "--out", str(tmp_path / "run")])) < 1_500
