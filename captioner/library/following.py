@@ -27,10 +27,14 @@ def follow(moved: Iterable[tuple[str, str, Words]]) -> list[str]:
     beside, said, folders = Beside(), list[str](), set[Path]()
     sources = dict[Path, Path]()  # By the new name.
     for old, new, words in moved:
-        folders.add(Path(new).parent)
+        photo, place = Path(old), Path(new)
+        folders.add(place.parent)
+        sidecars, is_there = _sidecars(photo, place, words.photo_digest, beside)
+        renamed: list[tuple[Path, Path]] = []
         with _noted(said):
-            for path, target in _followers(Path(old), Path(new), words, beside, said):
-                sources.setdefault(target, path)
+            renamed = _texts(photo, place, words, beside, bool(sidecars), is_there)
+        for path, target in [*renamed, *sidecars]:  # After a kill, sidecars tell of texts.
+            sources.setdefault(target, path)
     for target, path in sources.items():
         with _noted(said, f"{path} cannot be renamed to {target}"):
             if not os.path.lexists(f"{target}{_MOVING}"):
@@ -41,10 +45,10 @@ def follow(moved: Iterable[tuple[str, str, Words]]) -> list[str]:
     return said
 
 
-def _followers(
-    old: Path, new: Path, words: Words, beside: Beside, said: list[str]
-) -> list[tuple[Path, Path]]:
-    """The files of a photo beside its old name, with their new names: texts first.
+def _sidecars(
+    old: Path, new: Path, photo_digest: str, beside: Beside
+) -> tuple[list[tuple[Path, Path]], bool]:
+    """The sidecars of a photo beside its old name, with their new names; whether one is there.
 
     A sidecar without a digest is another program's: it follows if no photo has the old name, and
     nothing is in its way.
@@ -52,30 +56,36 @@ def _followers(
     short, long = beside.sidecars(old)
     targets = dict.fromkeys(short, new.with_suffix(".xmp"))
     targets |= dict.fromkeys(long, new.with_name(f"{new.name}.xmp"))
-    is_free, has_sidecar = not beside.namesakes(old), False
-    sidecars = list[tuple[Path, Path]]()
+    is_free, is_there = not beside.namesakes(old), False
+    found = list[tuple[Path, Path]]()
     for path, target in targets.items():
         digest, digest_there = _digest(path), _digest(target)
-        has_sidecar |= digest_there == words.photo_digest != ""
-        is_its_own = digest == words.photo_digest != digest_there
+        is_there |= bool(digest_there) and digest_there == photo_digest
+        is_its_own = digest == photo_digest and digest != digest_there
         is_unmarked = not digest and is_free and not os.path.lexists(target)
         if os.path.isfile(path) and (is_its_own if digest else is_unmarked):
-            sidecars.append((path, target))
+            found.append((path, target))
+    return found, is_there
 
-    text = beside.text(old)
+
+def _texts(
+    old: Path, new: Path, words: Words, beside: Beside, with_sidecar: bool, has_sidecar: bool
+) -> list[tuple[Path, Path]]:
+    """The text of a photo beside its old name, behind its copies, with their new names.
+
+    It follows if it has the photo's words and the one there has not; else with the sidecar.
+    Raises `UserError` if nothing says whose it is, nor is there a sidecar of the photo already.
+    """
+    text, target = beside.text(old), new.with_suffix(".txt")
     content, there = content_of(text), content_of(beside.text(new))
     is_here, is_there = (bool(each) and is_own(each, words) for each in (content, there))
-    if not content or not (sidecars if is_here == is_there else is_here):
-        if content and not (is_there or has_sidecar):
-            said.append(f"{text} stays: nothing says that it is of {new}, which was {old}")
-        return sidecars
-    target = new.with_suffix(".txt")
-    # The text last: after a kill, it tells of the copies that are left.
-    copies = [*takewhile(os.path.lexists, numbered(text, "before"))][::-1]
-    renamed = [
-        (copy, target.with_name(target.name + copy.name[len(text.name) :])) for copy in copies
-    ]
-    return [*renamed, (text, target), *sidecars]
+    if content and (with_sidecar if is_here == is_there else is_here):
+        copies = [*takewhile(os.path.lexists, numbered(text, "before"))]
+        renamed = [*zip(copies, numbered(target, "before"), strict=False)]
+        return [*renamed[::-1], (text, target)]
+    if content and not (is_there or has_sidecar):
+        raise UserError(f"{text} stays: nothing says that it is of {new}, which was {old}")
+    return []
 
 
 def _digest(sidecar: Path) -> str:

@@ -131,7 +131,8 @@ class Library:
                     if option == "text":
                         self._undo_text(path, place, words, done)
                     elif MARK in files.read_bytes(place):
-                        packet = self._found(path, is_embedded=option == "embed")[0][place]
+                        is_sidecar = option == "xmp"
+                        packet = _packet(place) if is_sidecar else self._found(path, True)[0][path]
                         gone = merge.undone(packet)
                         if self._save(place, packet, gone.properties):
                             done.count(option, place, gone.words)
@@ -207,7 +208,8 @@ class Library:
         self, photo: Path, option: str, place: Path, packet: Packet, words: Words
     ) -> None:
         """Refuse a file that would be of another photo of the run, too, or that is another's."""
-        is_of_other = "" != merge.digest_of(packet) != words.photo_digest != ""
+        digests = {merge.digest_of(packet), words.photo_digest} - {""}
+        is_of_other = len(digests) > 1
         for other in self._beside.namesakes(photo) if option != "embed" else ():
             is_shared = other.name != photo.name and (is_of_other or f"{other}" in self._photos)
             if is_shared and self.files(f"{other}")[option] == f"{place}":

@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from io import BytesIO
 from pathlib import Path
 
@@ -80,7 +79,10 @@ def read_inside(photo: Path, exiftool: Exiftool, is_embedded: bool) -> Inside:
 
 def _read_by_pillow(photo: Path) -> dict[str, list[str]]:
     """The same values as by exiftool, but for what Pillow does not see."""
-    _register_heif()
+    with suppress(ImportError):
+        from pillow_heif import register_heif_opener
+
+        register_heif_opener()
     content = read_bytes(photo)
     try:
         with Image.open(BytesIO(content)) as image:
@@ -103,14 +105,6 @@ def _read_by_pillow(photo: Path) -> dict[str, list[str]]:
         found["unseen"] = kind
     lists = {name: each if isinstance(each, list) else [each] for name, each in found.items()}
     return {name: [_decoded(name, each) for each in lists[name] if each] for name in lists}
-
-
-@cache
-def _register_heif() -> None:
-    with suppress(ImportError):
-        from pillow_heif import register_heif_opener
-
-        register_heif_opener()
 
 
 def _decoded(name: str, content: object) -> str:

@@ -181,7 +181,7 @@ def _set_caption(done: Merged, words: Words, overwrite: bool) -> None:
         caption = _fitted(words.caption, name, old) if is_place else ""
         if name == IPTC_CAPTION and was_in_iptc and not (own or others or overwrite):
             caption = ""  # What a person took out of IPTC alone is not written again.
-        elif is_place and caption != words.caption not in texts(old, _OWN):
+        elif is_place and caption != words.caption and words.caption not in texts(old, _OWN):
             done.notes.append(_CUT if caption else _NOT_UTF8)
         language = "" if name == IPTC_CAPTION else "x-default"
         new[name] = [(language, caption)] if caption else []

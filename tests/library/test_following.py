@@ -42,7 +42,7 @@ def follow(names: dict[str, str]) -> list[str]:
 
 def found() -> dict[str, str]:
     """The words in all files beside photos."""
-    texts = {f"{path}": path.read_text() for path in Path().rglob("*.txt*")}
+    texts = {f"{path}": path.read_text() for path in Path().rglob("*.txt*") if path.is_file()}
     sidecars = {f"{path}": xmp_texts(path, "dc:description") for path in Path().rglob("*.xmp*")}
     return texts | {name: "".join(words) for name, words in sidecars.items()}
 
@@ -162,6 +162,8 @@ def test_a_file_that_cannot_have_its_name_goes_back(monkeypatch: Patch) -> None:
     follow({"a": "b"})
     assert follow({"a": "b"})[-1] == "a.xmp cannot be renamed to b.xmp: Read-only file system"
     assert found()["a.xmp"] == "a a"
+    os.unlink("c.xmp")
     Path("a.txt").unlink(missing_ok=True)
-    Path("a.txt").mkdir()
+    Path("a.txt").mkdir()  # It does not keep the sidecar.
     assert "a.txt" in follow({"a": "c"})[0]
+    assert found()["c.xmp"] == "a a"
