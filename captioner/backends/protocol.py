@@ -135,7 +135,7 @@ def new_generator(backend: Backend, search: AnySearch) -> Generator:
         begin, most = tokenize(search.begin), search.maximum_length
         if len(begin) > most:
             raise UserError(f"begin has more words than maximum_length, {most}")
-        lacking = {*backend.unknown(begin), *search.forbidden_in(begin)}
+        lacking = {*backend.unknown(begin), *search.forbidden_in(begin)}  # type: ignore[attr-defined]
         if lacking:
             raise UserError(f"begin has words that cannot be said: {', '.join(sorted(lacking))}")
     if not search.sample:
