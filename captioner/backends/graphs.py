@@ -152,7 +152,8 @@ class GraphStepper:
     ) -> None:
         self._step = step
         self._state = start.run(inputs)
-        self._rules = rules
+        taken = step.inputs.keys() & rules[0].keys()
+        self._rules = [{name: of_step[name] for name in taken} for of_step in rules]
         self.batch_size = len(next(iter(inputs.values())))
 
     def start(self) -> dict[str, Array]:

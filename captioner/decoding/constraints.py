@@ -50,9 +50,12 @@ def block(rules: Rules, log_probabilities: Tensor, history: Tensor, end: int) ->
         places = torch.arange(history.shape[-1], device=history.device)[1:]  # (t)
         is_recent = places + rules.repeat_distance > length  # (t)
         repeats = is_recent & ~rules.repeatable.take(written)  # (B, K, t)
-        of_class = torch.zeros_like(log_probabilities)
-        of_class.scatter_add_(-1, rules.classes.take(written), _penalties(repeats))
-        log_probabilities += of_class[..., rules.classes]
+        if rules.classes is None:
+            log_probabilities.scatter_add_(-1, written, _penalties(repeats))
+        else:
+            of_class = torch.zeros_like(log_probabilities)
+            of_class.scatter_add_(-1, rules.classes.take(written), _penalties(repeats))
+            log_probabilities += of_class[..., rules.classes]
     nothing_left = log_probabilities.amax(dim=-1) == BLOCKED  # (B, K)
     at_end = log_probabilities[..., end]  # (B, K)
     log_probabilities[..., end] = torch.where(nothing_left, ending, at_end)

@@ -40,7 +40,10 @@ class Rules(NamedTuple):
     """() integer: a token blocks its class for this many tokens after it; neutral: 0."""
 
     classes: Values
-    """(V,) integers: the class of each token, a token of it; neutral: each token itself."""
+    """(V,) integers: the class of each token, a token of it; neutral: each token itself.
+
+    None in a translator's graph, and `phrases` too.
+    """
 
     context: Values
     """(n - 1,) integers: no n-gram occurs twice; steps back from the newest token, 0 to n - 2.

@@ -43,6 +43,17 @@ def test_encode_and_decode() -> None:
     assert Vocabulary.from_json(json.loads(json.dumps(vocabulary.to_json()))) == vocabulary
 
 
+def test_classes_are_stored_and_new_words_are_their_own() -> None:
+    vocabulary = Vocabulary(["dog", "dogs", "cat"], classes=[0, 1, 2, 3, 4, 4, 6])
+    assert (
+        Vocabulary.from_json(vocabulary.to_json())
+        == vocabulary
+        != Vocabulary(["dog", "dogs", "cat"])
+    )
+    assert vocabulary.extended([["owl"]], 1).classes == (0, 1, 2, 3, 4, 4, 6, 7)
+    assert Vocabulary(["dog"]).extended([["owl"]], 1).classes == ()
+
+
 @pytest.mark.parametrize(
     ("text", "tokens"),
     [
@@ -191,6 +202,9 @@ def words(*ordinary: object) -> dict[str, Any]:
         (Vocabulary, words(["a"]), r"v.json: word 4, \['a'\], is no word"),
         (Vocabulary, words("\ud800"), r"v.json: word 4, '\\ud800', is no word"),
         (Vocabulary, words("<end>"), "word 4, '<end>', is no word, special"),
+        (Vocabulary, {**words("a"), "classes": 5}, 'v.json: "classes" is no list'),
+        (Vocabulary, {**words("a"), "classes": [0, 1, 2, 3]}, 'v.json: "classes" has not'),
+        (Vocabulary, {**words("a"), "classes": [0, 1, 2, 3, 5]}, 'v.json: "classes" has not'),
         (Vocabulary, words("a", "a\x1b[2J"), r"v.json: word 5, 'a\\x1b\[2J', .* a control"),
         (WordVocabulary, words("a\nb"), r"v.json: word 4, 'a\\nb', .* or has a control"),
         (SubwordVocabulary, [], 'v.json has no "model" that sentencepiece can read'),
