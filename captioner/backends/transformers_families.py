@@ -17,7 +17,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from captioner.arrays import Array
 from captioner.backends.transformers_captions import OURS, TransformersCaptions
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_errors
 
 FIRST_PLACES = {"vit": 1, "deit": 2}
 """By the encoder's `model_type`: its tokens before the patches, of class and distillation."""
@@ -165,8 +165,9 @@ class FamilyCaptions(TransformersCaptions):
         """
         family = self.family
         photos = torch.from_numpy(pixels).to(self.device, next(family.tower.parameters()).dtype)
-        states = family.tower(photos).last_hidden_state.float()
-        annotations = family.after(states) if family.after else states
+        with refuse_errors(f"transformers cannot caption with {self!r}"):
+            states = family.tower(photos).last_hidden_state.float()
+            annotations = family.after(states) if family.after else states
         expected = family.first_place + prod(self.map_shape)
         if (count := annotations.shape[1]) != expected:
             raise UserError(f"the vision encoder of {self!r} gives {count} places, not {expected}")

@@ -76,9 +76,7 @@ def default_search(folder: ModelFolder) -> SearchOptions:
     check_family(folder.config, folder.files, str(folder.path))
     path = folder.files / GENERATION
     given = read_json(path, "generation config") if os.path.isfile(path) else folder.config
-    if not isinstance(given, dict):
-        raise UserError(f"generation config {path} is no JSON object")
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in dict(given).items() if value is not None}
     tokens = (
         SearchOptions().maximum_length if folder.config["model_type"] in PROMPTS else NEW_TOKENS
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import isqrt, prod
 from typing import Any, ClassVar, NamedTuple
 
@@ -95,15 +94,15 @@ class VisionLanguageCaptions(TransformersCaptions):
 
     preprocessing: PromptedPhotos
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        photos = self.preprocessing
+        square = photos.pixels(Image.new("RGB", (photos.size, photos.size)))
+        self.map_shape = photos.grid(square[()])  # A map has the rows and columns of its photo.
+
     @property
     def leading(self) -> str:  # type: ignore[override]
         return self.preprocessing.prompt.leading
-
-    @cached_property
-    def map_shape(self) -> tuple[int, int]:
-        """Of a square photo; a map has the rows and columns of its own."""
-        photos = self.preprocessing
-        return photos.grid(photos.pixels(Image.new("RGB", (photos.size, photos.size)))[()])
 
     def encode(self, pixels: Array) -> list[Any]:
         """Prepared photos (B,) -> what the model takes of each, with the prompt (1, S)."""

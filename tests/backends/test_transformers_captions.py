@@ -423,7 +423,7 @@ def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, sa
         (CONFIG, text(bos_token_id=None), "names no bos_token_id"),
         (CONFIG, text(sep_token_id=[3]), "for field 'sep_token_id': TypeError"),
         ("generation_config.json", {"max_length": "x"}, "maximum_length"),
-        ("generation_config.json", b"[1]", "is no JSON object"),
+        ("generation_config.json", b"[1]", "'list' object is not a mapping"),
         ("generation_config.json", {"num_beams": 0}, "beam should be greater than or equal to 1"),
     ],
 )
