@@ -26,7 +26,8 @@ from captioner.runs.read_recipe import read_any_recipe
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
-    *("installation", "captioning", "drawing", "descriptions", "shards", "fine_tuning"),
+    *("installation", "captioning", "drawing", "descriptions", "correcting", "shards"),
+    *("fine_tuning", "lesson"),
     *("training", "translation", "serving", "onnx", "scale", "coming_from", "evaluation"),
     *("extending", "own_loop", "how_it_works", "questions", "results/index"),
 )

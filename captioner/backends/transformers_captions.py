@@ -23,6 +23,7 @@ from captioner.arrays import Array, Generator
 from captioner.backends.protocol import Sentence
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, refuse_errors
+from captioner.text.languages import ENGLISH, language_of
 from captioner.vision.images import ImageSource, load_image
 
 OURS = ("block_ngrams", "repeat_distance", "truth_weight", "cautious", "without", "begin")
@@ -123,8 +124,9 @@ class TransformersCaptions:
         return self
 
     def unknown(self, words: Iterable[str]) -> list[str]:
-        """None: pieces spell every word."""
-        return []
+        """None, since pieces spell every word, but of a caption in German or French: all."""
+        several = list(words)
+        return [] if language_of(several) == ENGLISH else several
 
     def prompted(self, annotations: Any, is_detailed: bool = False) -> Any:
         """The annotations, in which a prompt may be behind the places."""

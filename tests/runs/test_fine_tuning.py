@@ -21,7 +21,7 @@ from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import captioning_recipe, read_any_recipe, with_model_sections
-from captioner.runs.run import train_run, write_card
+from captioner.runs.run import train_run
 from captioner.runs.start_model import copy_weights, first_words
 from captioner.schema import to_mapping
 from captioner.text.vocabulary import Vocabulary
@@ -164,12 +164,6 @@ def test_captions_in_another_language_bring_their_own_words(
     ours, theirs = model.backend.decoder.embedding.weight, start.backend.decoder.embedding.weight
     origins = [*start.backend.vocabulary.encode(["two"]), Vocabulary.unknown]  # Known, and new.
     torch.testing.assert_close(ours[words.encode(["two", "hund"])], theirs[origins])
-    # The log of a run that an older version began has fewer scores.
-    (tmp_path / "log.jsonl").write_text('{"epoch": 0, "step": 0, "CIDEr-D": 0.5}\n')
-    write_card(task, tmp_path, 1, {"CIDEr-D": 0.6, "cross_entropy": 2.0})
-    card = (tmp_path / "model" / "README.md").read_text()
-    assert "- CIDEr-D 0.600 in validation, after epoch 1; 0.500 before training\n" in card
-    assert "- cross entropy 2.000 in validation, after epoch 1\n" in card
 
 
 def test_new_words_share_the_probability_of_the_unknown_one(run: Path) -> None:

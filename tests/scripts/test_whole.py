@@ -103,8 +103,7 @@ def test_steps_are_done_in_order_and_go_on_where_one_stopped(
     script.main()
     assert begun[2] == [*begun[1], "--resume"]
     names = [command[3] if command[1] == "-m" else Path(command[1]).stem for command in begun]
-    last = ["mean", "evaluate", "mean", "calibrate"]
-    assert names == [*["train"] * 6, "mean", *["train"] * 3, *last]
+    assert names == [*["train"] * 6, "mean", *["train"] * 3, "mean", "calibrate"]
     monkeypatch.setattr("sys.argv", [*sys.argv, "--set", "training.seed=3"])
     with pytest.raises(UserError, match="step frozen was begun with another command"):
         script.main()
@@ -136,17 +135,14 @@ def test_configs_name_what_the_steps_leave(script: ModuleType, monkeypatch: Patc
     assert list(script.commands(inputs))[-2:] == ["mean", "confidence"]
 
 
-def test_words_that_people_keep_apart() -> None:
-    from mean import clashes
+def test_a_class_is_what_people_do_not_name_together() -> None:
+    from mean import word_classes
 
-    vocabulary = Vocabulary(["a", "man", "woman", "bike", "bicycle", "surfboard", "snow"])
-    texts = ["a man bike", "a woman bicycle", "a man surfboard", "a woman snow", "a man woman"]
-    texts += ["a man bike bicycle"]
-    captions = [text.split() for text in texts * 20 + texts[:2] * 700]
-    found = clashes(captions, vocabulary).tolist()
-    apart = {vocabulary.words[a] + " " + vocabulary.words[b] for a, _, _, b in found}
-    # A thirtieth of the bikes have a bicycle. Nobody put snow and surfboards together: by chance.
-    assert {"bike bicycle", "woman bike", "snow man", "surfboard woman"} < apart
-    assert not apart & {"man bike", "man woman", "snow surfboard", "a surfboard"}
-    assert apart == {" ".join(pair.split()[::-1]) for pair in apart}
-    assert {token for clash in found for token in clash[1:3]} == {vocabulary.start}
+    words = "a man men woman bike bikes bicycle motorcycle truck pickup calf cow"
+    vocabulary = Vocabulary(words.split())
+    texts = ["a man bike", "a woman bicycle", "a motorcycle", "a pickup truck", "a cow calf"]
+    classes = word_classes(vocabulary, [text.split() for text in texts * 40])
+    named = {word: classes[vocabulary.encode([word])[0]] for word in words.split()}
+    assert named["man"] == named["men"] != named["woman"]
+    assert len({named[word] for word in ("bike", "bikes", "bicycle", "motorcycle")}) == 1
+    assert len({named[word] for word in ("truck", "pickup", "calf", "cow", "a")}) == 5
