@@ -74,7 +74,8 @@ def _texts(
     """The text of a photo beside its old name, behind its copies, with their new names.
 
     It follows if it has the photo's words and the one there has not; else with the sidecar.
-    Raises `UserError` if nothing says whose it is, nor is there a sidecar of the photo already.
+    Raises `UserError` if nothing says whose it is, unless the words or the sidecar went along
+    already, and the text may be of the photo that has the old name now.
     """
     text, target = beside.text(old), new.with_suffix(".txt")
     content, there = content_of(text), content_of(beside.text(new))
@@ -83,7 +84,8 @@ def _texts(
         copies = [*takewhile(os.path.lexists, numbered(text, "before"))]
         renamed = [*zip(copies, numbered(target, "before"), strict=False)]
         return [*renamed[::-1], (text, target)]
-    if content and not (is_there or has_sidecar):
+    may_be_of_other = (is_there or has_sidecar) and beside.namesakes(old)
+    if content and not (is_here or may_be_of_other):
         raise UserError(f"{text} stays: nothing says that it is of {new}, which was {old}")
     return []
 

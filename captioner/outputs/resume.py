@@ -131,7 +131,8 @@ class Resumed:
         """
         table, options = self._table, self._run.options
         free = (photo for photo in self._run.photos if photo not in table.places)
-        self._moves = find_by_digest(lost, free)
+        places = {key: (self._paths(name), digest) for key, (name, digest) in lost.items()}
+        self._moves = find_by_digest(places, free)
         if self._moves and options.dry_run and options.jsonl:
             renamed = f"{counted(len(self._moves), 'photo')} of {table.path} have other names now"
             raise UserError(f"{renamed}: run without --dry-run once, so that words follow them")
@@ -150,7 +151,8 @@ class Resumed:
         """Old and new paths of photos, and their words."""
         for key, photo in self._moves.items():
             if record := self._table.read(key):
-                for path in self._paths(lost[key][0]):
+                paths = {real_path(path): path for path in self._paths(lost[key][0])}
+                for path in paths.values():
                     yield path, photo, words_of(record, self._run.options)
 
     def _settle(self, lost: Lost) -> None:

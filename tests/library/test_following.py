@@ -142,6 +142,9 @@ def test_a_text_of_which_nothing_says_whose_it_is_stays_and_is_named() -> None:
     rename({"a": "new/a"}, ".png")
     said = ["a.txt stays: nothing says that it is of new/a.png, which was a.png"]
     assert follow({"a": "new/a"}) == said
+    write_xmp(Path("new/a.xmp"), words_of("a"))  # Which went along, as with digiKam.
+    assert follow({"a": "new/a"}) == said
+    os.unlink("new/a.xmp")
     Path("a.txt").write_text("a a\n")
     Path("a.txt.before").write_text("copy of a")
     assert follow({"a": "new/a"}) == []
