@@ -5,15 +5,15 @@ stays there, and a run after a kill goes on.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 
 from captioner.errors import UserError
 from captioner.files import read_bytes
 from captioner.library import merge
-from captioner.library.beside import ENDINGS, Beside
+from captioner.library.beside import ENDINGS, Beside, is_photo
 from captioner.library.texts import content_of, is_own, numbered
 from captioner.library.words import Words
 from captioner.library.xmp import Packet
@@ -43,6 +43,32 @@ def follow(moved: Iterable[tuple[str, str, Words]]) -> list[str]:
         if {suffix.lower() for suffix in moving.suffixes} & {*ENDINGS}:
             _settle(moving, sources, said)
     return said
+
+
+def strays(
+    photos: Mapping[str, str], photo_digest: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    """The names of photos beside which sidecars of others lie, and the digests of those others.
+
+    Also a name and a digest of each folder in which a run was killed while files were on their way.
+
+    photos: by their digests. photo_digest: gives the digest of a photo's file.
+    """
+    beside = Beside()
+    folders = {Path(photo).parent: digest for digest, photo in photos.items()}
+    for folder in sorted(folders):
+        if any(folder.glob(f"*{_MOVING}")):
+            yield f"{folder / _MOVING}", folders[folder]
+        for sidecar in (path for path in sorted(folder.iterdir()) if path.suffix.lower() == ".xmp"):
+            digest = _digest(sidecar)
+            own = Path(photos.get(digest, ""))
+            if digest not in photos or sidecar in chain(*beside.sidecars(own)):
+                continue
+            old = sidecar.with_suffix("")
+            if not is_photo(old.suffix):
+                old = sidecar.with_suffix(own.suffix)
+            if all(photo_digest(f"{other}") != digest for other in beside.namesakes(old)):
+                yield f"{old}", digest
 
 
 def _sidecars(

@@ -191,6 +191,36 @@ def test_equal_photos_with_other_names_keep_a_caption_each(
     assert named in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kill", [0, 1, 2, 3, 9])
+def test_write_finds_sidecars_that_it_moved_before(
+    kill: int, folder: Path, monkeypatch: Patch
+) -> None:
+    assert main(RESUME) == 0
+    correct(a="Anna")
+    assert main(WRITE) == 0
+    rate("a")
+    rename(a="b", b="a")
+    assert main(WRITE) == 0
+    assert described("b.png") == ["Anna"]
+    rename(a="b", b="a")  # The names are those of the table again.
+    left, real = [*range(kill)], os.rename
+
+    def stop(*paths: Path) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        real(*paths)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", stop)
+        main(WRITE)
+    assert main(WRITE) == 0
+    assert described("a.png") == ["Anna"]
+    assert "Anna" not in described("b.png")
+    assert 'Rating="a"' in Path("a.xmp").read_text()
+    assert not [*Path().glob("*.moving")]
+
+
 def test_of_equal_photos_the_one_in_the_folder_is_found_not_a_backup_of_the_old_name(
     folder: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
