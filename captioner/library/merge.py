@@ -212,9 +212,7 @@ def _set_keywords(done: Merged, keywords: Sequence[str]) -> None:
         fitted = {word: _fitted(word, IPTC_KEYWORDS, old) for word in (*own, *written)}
         cut = ", ".join(word for word in written if word not in (*own, fitted[word]))
         if cut:
-            done.notes.append(
-                f"IPTC lacks room or, if not in UTF-8, letters for the keywords {cut}"
-            )
+            done.notes.append(f"{_CUT_KEYWORDS} {cut}")
         gone = {word for word in own if _has_iptc(old) and fitted[word] not in in_iptc}
         added = [("", fitted[word]) for word in written if fitted[word] and word not in gone]
         new[IPTC_KEYWORDS] = [*_parted(old[IPTC_KEYWORDS], forms)[0], *added]

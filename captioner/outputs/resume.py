@@ -138,7 +138,13 @@ class Resumed:
             renamed = f"{counted(len(self._moves), 'photo')} of {table.path} have other names now"
             raise UserError(f"{renamed}: run without --dry-run once, so that words follow them")
         moved = chain(self._strayed_words(), self._moved_words(lost))
-        for sentence in Library(dry_run=options.dry_run).follow(moved):
+        if options.dry_run:
+            others = {new for _, new, _ in moved}
+            about = f"other names now: {counted(len(others), 'photo')}; without --dry-run,"
+            if others:
+                self._run.report(f"{about} sidecars and texts follow them first")
+            moved = iter(())
+        for sentence in Library().follow(moved):
             self._run.report(sentence)
         for key, photo in self._moves.items():
             table.places[photo] = table.places.pop(key)

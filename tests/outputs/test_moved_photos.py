@@ -193,7 +193,7 @@ def test_equal_photos_with_other_names_keep_a_caption_each(
 
 @pytest.mark.parametrize("kill", [0, 1, 2, 3, 9])
 def test_write_finds_sidecars_that_it_moved_before(
-    kill: int, folder: Path, monkeypatch: Patch
+    kill: int, folder: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     assert main(RESUME) == 0
     correct(a="Anna")
@@ -203,6 +203,10 @@ def test_write_finds_sidecars_that_it_moved_before(
     assert main(WRITE) == 0
     assert described("b.png") == ["Anna"]
     rename(a="b", b="a")  # The names are those of the table again.
+    capsys.readouterr()
+    assert main([*WRITE, "--dry-run"]) == 0
+    said = "other names now: 2 photos; without --dry-run, sidecars and texts follow them first"
+    assert said in capsys.readouterr().err
     left, real = [*range(kill)], os.rename
 
     def stop(*paths: Path) -> None:
