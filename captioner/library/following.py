@@ -99,21 +99,28 @@ def _texts(
 ) -> list[tuple[Path, Path]]:
     """The text of a photo beside its old name, behind its copies, with their new names.
 
-    It follows if it has the photo's words and the one there has not; else with the sidecar.
+    It follows if it has the photo's words and the one there has not, or earlier ones; if they are
+    alike, with the sidecar.
     Raises `UserError` if nothing says whose it is, unless the words or the sidecar went along
     already, and the text may be of the photo that has the old name now.
     """
     text, target = beside.text(old), new.with_suffix(".txt")
     content, there = content_of(text), content_of(beside.text(new))
-    is_here, is_there = (bool(each) and is_own(each, words) for each in (content, there))
-    if content and (with_sidecar if is_here == is_there else is_here):
+    here, at_target = (_likeness(each, words) for each in (content, there))
+    if content and (with_sidecar if here == at_target else here > at_target):
         copies = [*takewhile(os.path.lexists, numbered(text, "before"))]
         renamed = [*zip(copies, numbered(target, "before"), strict=False)]
         return [*renamed[::-1], (text, target)]
-    may_be_of_other = (is_there or has_sidecar) and beside.namesakes(old)
-    if content and not (is_here or may_be_of_other):
+    may_be_of_other = (at_target or has_sidecar) and beside.namesakes(old)
+    if content and not (here or may_be_of_other):
         raise UserError(f"{text} stays: nothing says that it is of {new}, which was {old}")
     return []
+
+
+def _likeness(text: str, words: Words) -> int:
+    """How much a text is a photo's: its caption is most, then one that it had."""
+    is_caption = bool(text) and text in (words.caption, words.line)
+    return is_caption + (bool(text) and is_own(text, words))
 
 
 def _digest(sidecar: Path) -> str:
