@@ -61,7 +61,7 @@ class Beside:
 
     def namesakes(self, photo: Path) -> list[Path]:
         """The photos with the name of this one but for the ending, and it."""
-        return [path for path in self._alike(photo, f"{photo.stem}/") if _is_photo(path.suffix)]
+        return [path for path in self._alike(photo, f"{photo.stem}/") if is_photo(path.suffix)]
 
     def _spellings(self, exact: Path, in_any_case: bool) -> list[Path]:
         """The exact name, then those that there are in another case, also of the stem."""
@@ -98,7 +98,8 @@ def _nfc(name: str) -> str:
 
 
 @cache
-def _is_photo(suffix: str) -> bool:
+def is_photo(suffix: str) -> bool:
+    """Whether files with a suffix are photos."""
     kind = mimetypes.guess_type(f"a{suffix}", strict=False)[0] or ""  # WebP is no standard.
     return kind.startswith("image/") or suffix.lower() in files.RAW_SUFFIXES
 

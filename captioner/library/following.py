@@ -5,15 +5,15 @@ stays there, and a run after a kill goes on.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 
 from captioner.errors import UserError
 from captioner.files import read_bytes
 from captioner.library import merge
-from captioner.library.beside import ENDINGS, Beside
+from captioner.library.beside import ENDINGS, Beside, is_photo
 from captioner.library.texts import content_of, is_own, numbered
 from captioner.library.words import Words
 from captioner.library.xmp import Packet
@@ -45,6 +45,32 @@ def follow(moved: Iterable[tuple[str, str, Words]]) -> list[str]:
     return said
 
 
+def strays(
+    photos: Mapping[str, str], photo_digest: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    """The names of photos beside which sidecars of others lie, and the digests of those others.
+
+    Also a name and a digest of each folder in which a run was killed while files were on their way.
+
+    photos: by their digests. photo_digest: gives the digest of a photo's file.
+    """
+    beside = Beside()
+    folders = {Path(photo).parent: digest for digest, photo in photos.items()}
+    for folder in sorted(folders):
+        if any(folder.glob(f"*{_MOVING}")):
+            yield f"{folder / _MOVING}", folders[folder]
+        for sidecar in (path for path in sorted(folder.iterdir()) if path.suffix.lower() == ".xmp"):
+            digest = _digest(sidecar)
+            own = Path(photos.get(digest, ""))
+            if digest not in photos or sidecar in chain(*beside.sidecars(own)):
+                continue
+            old = sidecar.with_suffix("")
+            if not is_photo(old.suffix):
+                old = sidecar.with_suffix(own.suffix)
+            if all(photo_digest(f"{other}") != digest for other in beside.namesakes(old)):
+                yield f"{old}", digest
+
+
 def _sidecars(
     old: Path, new: Path, photo_digest: str, beside: Beside
 ) -> tuple[list[tuple[Path, Path]], bool]:
@@ -73,19 +99,28 @@ def _texts(
 ) -> list[tuple[Path, Path]]:
     """The text of a photo beside its old name, behind its copies, with their new names.
 
-    It follows if it has the photo's words and the one there has not; else with the sidecar.
-    Raises `UserError` if nothing says whose it is, nor is there a sidecar of the photo already.
+    It follows if it has the photo's words and the one there has not, or earlier ones; if they are
+    alike, with the sidecar.
+    Raises `UserError` if nothing says whose it is, unless the words or the sidecar went along
+    already, and the text may be of the photo that has the old name now.
     """
     text, target = beside.text(old), new.with_suffix(".txt")
     content, there = content_of(text), content_of(beside.text(new))
-    is_here, is_there = (bool(each) and is_own(each, words) for each in (content, there))
-    if content and (with_sidecar if is_here == is_there else is_here):
+    here, at_target = (_likeness(each, words) for each in (content, there))
+    if content and (with_sidecar if here == at_target else here > at_target):
         copies = [*takewhile(os.path.lexists, numbered(text, "before"))]
         renamed = [*zip(copies, numbered(target, "before"), strict=False)]
         return [*renamed[::-1], (text, target)]
-    if content and not (is_there or has_sidecar):
+    may_be_of_other = (at_target or has_sidecar) and beside.namesakes(old)
+    if content and not (here or may_be_of_other):
         raise UserError(f"{text} stays: nothing says that it is of {new}, which was {old}")
     return []
+
+
+def _likeness(text: str, words: Words) -> int:
+    """How much a text is a photo's: its caption is most, then one that it had."""
+    is_caption = bool(text) and text in (words.caption, words.line)
+    return is_caption + (bool(text) and is_own(text, words))
 
 
 def _digest(sidecar: Path) -> str:

@@ -2,7 +2,7 @@
 
 import mimetypes
 import os
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -15,7 +15,7 @@ from captioner.errors import UserError, on_a_line
 from captioner.library import merge, texts
 from captioner.library.beside import ENDINGS, Beside
 from captioner.library.exiftool import TEMPORARY, Exiftool
-from captioner.library.following import follow
+from captioner.library.following import follow, strays
 from captioner.library.inside import Inside, read_inside
 from captioner.library.words import OPTION, Description, Places, Words, Written
 from captioner.library.xmp import EXTENSION, MARK, Packet, Properties
@@ -153,6 +153,12 @@ class Library:
         said = [] if self._is_dry else follow(moved)
         self._beside = Beside()
         return said
+
+    def strays(
+        self, photos: Mapping[str, str], photo_digest: Callable[[str], str]
+    ) -> Iterable[tuple[str, str]]:
+        """See `following.strays`: sidecars that no longer lie beside their photos."""
+        return strays(photos, photo_digest)
 
     def remove_orphan(self, photo: str) -> bool:
         """Remove the sidecar of a photo that is gone, if captioner made it and wrote all of it.

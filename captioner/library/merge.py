@@ -33,6 +33,7 @@ _DESCRIBING = (*XMP_DESCRIBING, IPTC_CAPTION)
 _WRITTEN = ("dc:description", ALT_TEXT, IPTC_CAPTION)
 _CUT = "IPTC has room for the beginning of the caption alone"
 _NOT_UTF8 = "IPTC is not in UTF-8 there, lacks letters of the caption, and gets none"
+_CUT_KEYWORDS = "IPTC lacks room, or letters as it is not in UTF-8, for the keywords"
 _OWN, _OWN_SUBJECT, _BY = "captioner:description", "captioner:subject", "captioner:by"
 
 
@@ -209,6 +210,9 @@ def _set_keywords(done: Merged, keywords: Sequence[str]) -> None:
     new[SUBJECT] = [*_parted(old.get(SUBJECT, ()), forms)[0], *(("", word) for word in written)]
     if IPTC_KEYWORDS in old:
         fitted = {word: _fitted(word, IPTC_KEYWORDS, old) for word in (*own, *written)}
+        cut = ", ".join(word for word in written if word not in (*own, fitted[word]))
+        if cut:
+            done.notes.append(f"{_CUT_KEYWORDS} {cut}")
         gone = {word for word in own if _has_iptc(old) and fitted[word] not in in_iptc}
         added = [("", fitted[word]) for word in written if fitted[word] and word not in gone]
         new[IPTC_KEYWORDS] = [*_parted(old[IPTC_KEYWORDS], forms)[0], *added]

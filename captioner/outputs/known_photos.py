@@ -36,23 +36,32 @@ def is_as_before(record: PhotoRecord, source: ImageSource) -> bool:
     return file_state(source_status(source)) == (record.bytes, record.modified)
 
 
-def find_by_digest(lost: Mapping[Key, tuple[str, str]], photos: Iterable[str]) -> dict[Key, str]:
+def find_by_digest(
+    lost: Mapping[Key, tuple[Iterable[str], str]], photos: Iterable[str]
+) -> dict[Key, str]:
     """Other photos with the digests of those that are lost; each is found once.
 
-    Equal photos go first to those of the same file name.
+    Of equal photos, one in the same folder goes first (a backup may have the name), then one of
+    the same name.
 
-    lost: names and digests.
+    lost: paths where each may have been, and its digest.
     """
     alike = defaultdict[str, list[str]](list)
     for photo in photos if any(digest for _, digest in lost.values()) else ():
         alike[photo_digest(photo)].append(photo)
     alike.pop("", None)
     found = dict[Key, str]()
-    for is_of_name in (True, False):
-        for key, (name, digest) in lost.items():
+    for part in (os.path.dirname, os.path.basename, _nothing):
+        for key, (places, digest) in lost.items():
+            parts = {part(os.path.abspath(place)) for place in places}
             for photo in alike.get(digest, ()) if key not in found else ():
-                if not is_of_name or os.path.basename(photo) == os.path.basename(name):
+                if part(os.path.abspath(photo)) in parts:
                     found[key] = photo
                     alike[digest].remove(photo)
                     break
     return found
+
+
+def _nothing(path: str) -> str:
+    """The part in which all paths are the same."""
+    return ""

@@ -6,6 +6,7 @@ A filter before anything is captioned. The table is read once; of each photo, it
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from captioner.errors import UserError, counted
@@ -131,11 +132,19 @@ class Resumed:
         """
         table, options = self._table, self._run.options
         free = (photo for photo in self._run.photos if photo not in table.places)
-        self._moves = find_by_digest(lost, free)
+        places = {key: (self._paths(name), digest) for key, (name, digest) in lost.items()}
+        self._moves = find_by_digest(places, free)
         if self._moves and options.dry_run and options.jsonl:
             renamed = f"{counted(len(self._moves), 'photo')} of {table.path} have other names now"
             raise UserError(f"{renamed}: run without --dry-run once, so that words follow them")
-        for sentence in Library(dry_run=options.dry_run).follow(self._moved_words(lost)):
+        moved = chain(self._strayed_words(), self._moved_words(lost))
+        if options.dry_run:
+            others = {new for _, new, _ in moved}
+            about = f"other names now: {counted(len(others), 'photo')}; without --dry-run,"
+            if others:
+                self._run.report(f"{about} sidecars and texts follow them first")
+            moved = iter(())
+        for sentence in Library().follow(moved):
             self._run.report(sentence)
         for key, photo in self._moves.items():
             table.places[photo] = table.places.pop(key)
@@ -146,11 +155,32 @@ class Resumed:
             if record := table.read(photo):
                 self._take(photo, record)
 
+    def _strayed_words(self) -> Iterator[tuple[str, str, Words]]:
+        """The same as `_moved_words`, of sidecars that are neither at the old name nor the new.
+
+        An earlier `write` moved them: it has no table in which to note the names of that time.
+        """
+        owners = dict[str, str]()  # Keys of the table, by digest.
+        for key in self._table.places if not self._has_model else ():
+            record = self._table.read(key) if self._photo_of(key) else None
+            if record and record.photo_digest:
+                owners[record.photo_digest] = key
+        photos = {digest: self._photo_of(key) for digest, key in owners.items()}
+        for old, digest in Library().strays(photos, photo_digest):
+            if record := self._table.read(owners[digest]):
+                yield old, photos[digest], words_of(record, self._run.options)
+
+    def _photo_of(self, key: str) -> str:
+        """The photo that has a key of the table now; "" if none has."""
+        photo = self._moves.get(key, key)
+        return photo if photo in self._run.photos else ""
+
     def _moved_words(self, lost: Lost) -> Iterator[tuple[str, str, Words]]:
         """Old and new paths of photos, and their words."""
         for key, photo in self._moves.items():
             if record := self._table.read(key):
-                for path in self._paths(lost[key][0]):
+                paths = {real_path(path): path for path in self._paths(lost[key][0])}
+                for path in paths.values():
                     yield path, photo, words_of(record, self._run.options)
 
     def _settle(self, lost: Lost) -> None:

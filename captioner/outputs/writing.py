@@ -125,7 +125,7 @@ class _Rows:
                 known = set(map(files.real_path, self._photos))
                 found = map(str, photo_files(self._folders, ignore))
                 others = {files.real_path(photo): photo for photo in found}
-                self._photos |= {others[path]: others[path] for path in others.keys() - known}
+                self._photos |= {others[path]: others[path] for path in others if path not in known}
             resumed = Resumed(self.run, lines, (), *self._folders)
             resumed.find()
             for photo in self._photos.keys() - resumed.finished:

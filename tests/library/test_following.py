@@ -72,6 +72,18 @@ def test_what_another_program_renamed_is_at_its_place() -> None:
         assert found() == both(a="b", b="a", c="c") | {"a.txt": "a b\n", "b.txt": "a a\n"}
 
 
+def test_a_persons_caption_is_told_from_the_models_which_other_photos_have_too() -> None:
+    Path("a.txt").write_text("Anna\n")
+    Path("b.txt").write_text("a dog\n")
+    rename(TRADE, ".png", ".xmp")
+    anna = Words("Anna", by_person=True, photo_digest="digest of a", own_texts=["a dog"])
+    dog = Words("a dog", photo_digest="digest of b")
+    for _ in range(2):
+        with Library() as library:
+            library.follow([("a.png", "b.png", anna), ("b.png", "a.png", dog)])
+        assert [Path(name).read_text() for name in ("b.txt", "a.txt")] == ["Anna\n", "a dog\n"]
+
+
 def test_a_file_in_the_way_gets_a_free_name() -> None:
     Path("c.xmp.orphaned").write_bytes(MINE)
     os.unlink("c.png")
@@ -142,6 +154,9 @@ def test_a_text_of_which_nothing_says_whose_it_is_stays_and_is_named() -> None:
     rename({"a": "new/a"}, ".png")
     said = ["a.txt stays: nothing says that it is of new/a.png, which was a.png"]
     assert follow({"a": "new/a"}) == said
+    write_xmp(Path("new/a.xmp"), words_of("a"))  # Which went along, as with digiKam.
+    assert follow({"a": "new/a"}) == said
+    os.unlink("new/a.xmp")
     Path("a.txt").write_text("a a\n")
     Path("a.txt.before").write_text("copy of a")
     assert follow({"a": "new/a"}) == []

@@ -191,6 +191,67 @@ def test_equal_photos_with_other_names_keep_a_caption_each(
     assert named in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kill", [0, 1, 2, 3, 9])
+def test_write_finds_sidecars_that_it_moved_before(
+    kill: int, folder: Path, monkeypatch: Patch, capsys: Output
+) -> None:
+    assert main(RESUME) == 0
+    correct(a="Anna")
+    assert main(WRITE) == 0
+    rate("a")
+    rename(a="b", b="a")
+    assert main(WRITE) == 0
+    assert described("b.png") == ["Anna"]
+    rename(a="b", b="a")  # The names are those of the table again.
+    capsys.readouterr()
+    assert main([*WRITE, "--dry-run"]) == 0
+    said = "other names now: 2 photos; without --dry-run, sidecars and texts follow them first"
+    assert said in capsys.readouterr().err
+    left, real = [*range(kill)], os.rename
+
+    def stop(*paths: Path) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        real(*paths)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", stop)
+        main(WRITE)
+    assert main(WRITE) == 0
+    assert described("a.png") == ["Anna"]
+    assert "Anna" not in described("b.png")
+    assert 'Rating="a"' in Path("a.xmp").read_text()
+    assert not [*Path().glob("*.moving")]
+
+
+def test_of_equal_photos_the_one_in_the_folder_is_found_not_a_backup_of_the_old_name(
+    folder: Path, capsys: Output, monkeypatch: Patch
+) -> None:
+    Path("photos").mkdir()
+    Path("backup").mkdir()
+    shutil.copy("a.png", "photos/1.png")
+    shutil.move("a.png", "backup/1.png")
+    for number in range(8):  # The first of equal ones, in every run.
+        shutil.copy("b.png", f"backup/b{number}.png")
+    Path("b.png").unlink()
+    rows = f"1.png,Anna,{photo_digest('photos/1.png')}", f"b.png,Bo,{photo_digest('backup/b0.png')}"
+    Path("photos/edits.csv").write_text("\n".join(["image,caption,photo_digest", *rows]))
+    write = ["write", "photos/edits.csv", "--xmp"]
+    assert main(write) == 0
+    Path("photos/1.png").rename("photos/2.png")
+    Path("photos/1.txt").write_text("of a person")
+    assert main(write) == 0
+    found = {path.as_posix() for path in Path().rglob("*.xmp")}
+    assert found == {"photos/2.xmp", "backup/b0.xmp"}
+    assert Path("photos/2.txt").read_text() == "of a person"
+    monkeypatch.chdir("photos")
+    Path("1.txt").write_text("of whom?")
+    capsys.readouterr()
+    main(["write", "edits.csv", "--xmp"])
+    assert capsys.readouterr().err.count("1.txt stays: nothing says") == 1
+
+
 def test_a_replaced_photo_gets_nobodys_caption_unless_it_is_the_same_edited(
     folder: Path, capsys: Output
 ) -> None:
