@@ -142,6 +142,8 @@ class Captioner:
 
         caption: a given one, as `explain` takes it; by default the search's.
         """
+        if not _is_one_photo(photo):
+            raise UserError("erase takes one photo, not several")
         captioned = self.caption(photo) if caption is None else self.explain(photo, caption)
         return replace(captioned, erased=erased_words(self, captioned))
 

@@ -8,6 +8,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -184,7 +185,7 @@ def _captions(
     given = None if arguments.given is None else [arguments.given] * len(photos)
     named = photos.items()
     captions = caption_photos(model, named, search, size, translate, seconds, given, report)
-    return with_erased(model, captions) if arguments.erase else captions
+    return with_erased(replace(model, search=search), captions) if arguments.erase else captions
 
 
 def print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:

@@ -120,8 +120,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
 def run_export(arguments: argparse.Namespace) -> None:
     """Writes a captioner as ONNX graphs, which run without torch.
 
-      captioner export default onnx/                              float32, 42 MB
-      captioner export default page/ --page                       a web page, 41 MB
+      captioner export default onnx/                              float32, 38 MB
+      captioner export default page/ --page                       a web page, 35 MB
 
     In Python: captioner.load("onnx/").caption("photo.jpg"). The page needs a
     web server for its files alone: photos stay in the browser.

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.decoding.rules import ANY, IMPOSSIBLE, Rules
+from captioner.decoding.rules import ANY, IMPOSSIBLE, NEVER, Rules
 
 BLOCKED = float("-inf")
 
@@ -14,7 +14,7 @@ def to_device(rules: Rules, device: torch.device) -> Rules:
     """The rules as tensors on a device and as numbers, without those that are off."""
     if not rules.repeat_distance:
         rules = rules._replace(repeatable=None, repeat_distance=None, classes=None)
-    if not len(rules.phrases):
+    if (rules.phrases == NEVER).any():
         rules = rules._replace(phrases=None)
     if rules.context.max(initial=0) > rules.maximum_length:
         rules = rules._replace(context=None)

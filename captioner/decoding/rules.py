@@ -14,6 +14,8 @@ hypothesis can be ranked and saved as JSON."""
 
 ANY = -1
 """Pads a phrase on the left: it matches every token, and the place before the first."""
+NEVER = -2
+"""In a phrase, it matches no token. onnxruntime 1.30 and a browser's fail without any phrase."""
 
 
 class Rules(NamedTuple):
@@ -52,7 +54,7 @@ class Rules(NamedTuple):
     """
 
     phrases: Values
-    """(P, M) integers: the last token is blocked after the others; see `ANY`. Neutral: (0, 2)."""
+    """(P, M) integers: the last token is blocked after the others; neutral: (1, 2), of `NEVER`."""
 
     def inputs(self) -> dict[str, Array]:
         """The inputs of a graph, by name."""
@@ -103,8 +105,9 @@ class Constraints:
 
     def _padded_phrases(self) -> Array:
         """The phrases as an array (P, M)."""
-        longest = max([2, *map(len, self.phrases)])
-        padded = np.full((len(self.phrases), longest), ANY)
-        for row, phrase in zip(padded, self.phrases, strict=True):
+        phrases = self.phrases or ((NEVER, 0),)
+        longest = max([2, *map(len, phrases)])
+        padded = np.full((len(phrases), longest), ANY)
+        for row, phrase in zip(padded, phrases, strict=True):
             row[-len(phrase) :] = phrase
         return padded

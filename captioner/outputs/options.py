@@ -102,6 +102,8 @@ class OutputOptions(Config):
         for name, needed in needs.items():
             if getattr(self, name) and not getattr(self, needed):
                 raise UserError(f"--{name.replace('_', '-')} needs --{needed}")
+        if 0 < self.width < 64:
+            raise UserError(f"--width should be 64 or more, found {self.width}")
         if self.format:
             formatted(self.format, dict.fromkeys(FIELDS))  # Refuses what is no format.
         return self

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageOps
 
+from captioner.errors import UserError
 from captioner.files import write_bytes
 from captioner.render.overlay import MappedCaption, Region, check_suffix, fit, overlay
 from captioner.render.page import DOUBTFUL, phrases
@@ -35,6 +36,7 @@ HIGHLIGHT = (255, 200, 87)
 FRAME_MARGIN = 16
 _FRAME_CAPTION, _FRAME_NOTE = 22, 16
 _NARROWEST_FRAME, _LONGEST_SIDE = 320, 480
+_LEAST_WIDTH, _MOST_WIDTH, _TALLEST = 64, 2048, 4096  # Of frames of a given width.
 WORD_MILLISECONDS = 800
 
 
@@ -170,9 +172,12 @@ def frames(
     """Draw an RGB frame a word, of one size: the overlay, and the caption, the word lit.
 
     Arguments are those of `panels`; a word's confidence stands below the caption. width: of the
-        frames, in pixels; 0: the photo's longer side has 480.
+        frames, in pixels, 64 to 2048; 0: the photo's longer side has 480.
     """
-    side = round(width * max(photo.size) / photo.width) or _LONGEST_SIDE
+    if width and not _LEAST_WIDTH <= width <= _MOST_WIDTH:
+        limits = f"{_LEAST_WIDTH} to {_MOST_WIDTH}"
+        raise UserError(f"the width of a GIF, {width}, is not {limits} pixels")
+    side = min(round(width * max(photo.size) / photo.width), _TALLEST) or _LONGEST_SIDE
     drawn_photo, drawn_region = fit(photo, region, side)
     width = width or max(drawn_photo.width, _NARROWEST_FRAME)
     paragraph = lay_out(caption.words, _FRAME_CAPTION, width - 2 * FRAME_MARGIN, centred=True)

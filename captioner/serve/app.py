@@ -89,9 +89,12 @@ async def caption(
 
     A photo that cannot be read has an error in its place; where none can, the status is 422.
     """
+    if form.erase and _language(form.language, [ENGLISH, *service.languages]) != ENGLISH:
+        raise UserError("'erase' tests English words: leave it or the language out")
     captioned = await _captioned(form, service, drawn=form.preview or form.erase)
     if form.erase:
-        captioned = await wrap_future(service.tests.submit(captioned, service.captioner.search, ""))
+        tested = service.tests.submit(captioned, _search(form, service), ENGLISH)
+        captioned = await wrap_future(tested)
     note = service.captioner.lacking_sentence(SearchOptions(without=form.without or ""))
     to_answer = partial(photo_answer, maps=form.maps, preview=form.preview)
 
@@ -175,6 +178,12 @@ def _language(asked: str | None, offered: Iterable[str]) -> str:
     return tags[asked]
 
 
+def _search(form: CaptionForm | OverlayForm, service: Service) -> SearchOptions:
+    """The model's search with the options of a form."""
+    options = form.model_dump(include={*SearchOptions.model_fields})
+    return service.captioner.search.override(**options)
+
+
 async def _captioned(
     form: CaptionForm | OverlayForm, service: Service, drawn: bool, captions: Any = None
 ) -> list[Caption | Failed]:
@@ -182,8 +191,7 @@ async def _captioned(
     most = service.limits.photos
     if len(form.photo) > most:
         raise UserError(f"field 'photo' has {len(form.photo)} photos, and the limit is {most}")
-    options = form.model_dump(include={*SearchOptions.model_fields})
-    search = service.captioner.search.override(**options)
+    search = _search(form, service)
     language = _language(form.language, [ENGLISH, *service.languages])
     if language != ENGLISH:
         search.refuse_translation()

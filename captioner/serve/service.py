@@ -158,8 +158,8 @@ class Service:
             *caption_photos(self.captioner, named, search, self._batch_size, translate, note=ignore)
         ]
 
-    def _erase(self, captions: list[Any], search: AnySearch, language: str) -> list[Any]:
-        return [*with_erased(self.captioner, captions)]
+    def _erase(self, captions: list[Any], search: SearchOptions, language: str) -> list[Any]:
+        return [*with_erased(replace(self.captioner, search=search), captions)]
 
     def _translation(self, language: str, translator: None) -> Translate:
         return partial(translate_captions, translator=self.translators[language], language=language)

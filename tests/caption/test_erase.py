@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from refusals import refuses
 from samples import CAPTION, Output
 
 from captioner.caption.caption import Caption
@@ -117,6 +118,17 @@ def test_the_captioner_erases_in_search_and_given_captions(tiny_captioner: Capti
         )
         assert math.exp(word.without) <= 1
         assert word.places.shape == tiny_captioner.map_shape
+
+
+def test_a_list_of_photos_is_refused(tiny_captioner: Captioner) -> None:
+    refuses("erase takes one photo, not several", tiny_captioner.erase, ["a.png"])
+
+
+def test_what_is_said_instead_keeps_to_the_search(folder: Path, capsys: Output) -> None:
+    assert main([*CAPTION, "a.png", "--erase", "--begin", "a dog", "--jsonl", "t.jsonl"]) == 0
+    tested = json.loads(Path("t.jsonl").read_text())["erased"]
+    assert tested
+    assert all(word["instead"].startswith("a dog") for word in tested)
 
 
 def test_the_command_writes_them_everywhere(folder: Path, capsys: Output) -> None:

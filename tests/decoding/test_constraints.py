@@ -45,6 +45,17 @@ def test_a_word_blocks_its_class_and_a_phrase_its_last_word() -> None:
     assert left(phrases, [2, 1]) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("phrases", [(), ((2, 3),)])
+def test_no_input_of_a_graph_is_empty(phrases: tuple[tuple[int, ...], ...]) -> None:
+    rules = Constraints(AnySearch(), phrases=phrases).rules(5)
+    assert all(array.size for array in rules.inputs().values())  # Else onnxruntime 1.30 fails.
+    history = torch.tensor([[[START, 0, 0]]])  # Nor does the neutral phrase block a token.
+    values = torch.zeros(1, 1, 5)
+    tensors = {name: torch.as_tensor(array) for name, array in rules.inputs().items()}
+    block(rules._replace(**tensors), values, history, END)
+    assert values.max() == values.min() == 0
+
+
 def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
     def blocked(constraints: Constraints, tokens: list[int]) -> list[float]:
         values = torch.tensor([[[-1.0, BLOCKED, -0.5]]])

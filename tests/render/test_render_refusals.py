@@ -50,6 +50,19 @@ def test_maps_that_do_not_fit_are_mistakes(draw, arguments, sentence) -> None:
         draw(PHOTO, *arguments)
 
 
+@pytest.mark.parametrize("width", [-3, 1, 3000])
+def test_frames_too_narrow_or_wide_are_refused(width: int) -> None:
+    caption = MappedCaption(["dog"], attention(1))
+    refuses(f"the width of a GIF, {width},", frames, PHOTO, REGION, caption, 0.8, width)
+
+
+def test_wide_frames_of_a_very_tall_photo_stay_small() -> None:
+    caption = MappedCaption(["dog"], attention(1))
+    (frame,) = frames(Image.new("RGB", (2, 200)), (0, 0, 2, 200), caption, width=2048)
+    assert frame.width == 2048
+    assert frame.height < 4500
+
+
 def test_a_region_of_less_than_a_pixel_is_drawn() -> None:
     crop = (2997.3, 0, 3003.3, 6)  # Less than a pixel wide in a panel.
     caption = MappedCaption(["dog"], attention(1))

@@ -173,6 +173,14 @@ def test_words_are_tested_on_request(client: httpx.Client) -> None:
         assert word["position"] == other.position
         assert word["without"] == pytest.approx(other.probabilities[1], abs=0.02)
     assert "erased" not in caption(client, files(1))[0]["captions"][0]
+    (begun,) = caption(client, files(1), erase="true", maps="false", begin="a dog")
+    assert all(word["instead"].startswith("a dog") for word in begun["captions"][0]["erased"])
+
+
+def test_words_of_translations_are_not_tested(client: httpx.Client) -> None:
+    asked = {"language": "DE", "erase": "true"}
+    answer = client.post("/api/caption", files=files(0), data=asked)
+    assert "'erase' tests English words" in problem(answer, 422)
 
 
 def drawn(client: httpx.Client, *seeds: int, **fields: Any) -> Any:
