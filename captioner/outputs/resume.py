@@ -143,7 +143,7 @@ class Resumed:
             about = f"other names now: {counted(len(others), 'photo')}; without --dry-run,"
             if others:
                 self._run.report(f"{about} sidecars and texts follow them first")
-            moved = iter(())
+            moved = chain()
         for sentence in Library().follow(moved):
             self._run.report(sentence)
         for key, photo in self._moves.items():
