@@ -114,8 +114,8 @@ def test_photos_get_sentences_and_maps_also_without_a_network(page: Page, folder
         assert words.all_inner_texts() == DEMO_CAPTION.split()
         expect(words.last).to_have_class("word doubtful")
         expect(words.last).to_have_attribute("title", "0 %")
-        expect(words.nth(1)).to_have_attribute("title", re.compile(r"^\d+ %$"))
-        assert words.first.get_attribute("title") is None  # A function word.
+        expect(words.nth(5)).to_have_attribute("title", re.compile(r"^\d+ %$"))
+        assert words.nth(1).get_attribute("title") is None  # Of the given beginning.
         expect(page.locator(".score")).to_have_text(re.compile(r"^confidence \d+ %$"))
         name, content = downloaded(page, page.locator("[data-format=json]"))
         (kept,) = json.loads(content)["captions"]
