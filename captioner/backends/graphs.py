@@ -28,6 +28,11 @@ WEIGHTS_DIGEST, MAP_SHAPE = "weights", "map_shape"  # Keys of a graph's metadata
 NEXT = "next_"  # Begins the names of a step's outputs that are inputs of the next step.
 MEMORY = "memory"  # Begins the names of arrays (B, ...) that the rows of a source share.
 
+# Folding computes a stranger's constants at opening, in memory without a limit.
+_DISABLED = ["ConstantFolding"]
+if "1.23" <= onnxruntime.__version__ < "1.30":  # There it dies without folding, at float16 weights.
+    _DISABLED.append("FuseFp16InitializerToFp32NodeTransformer")
+
 _MOST_MEMORY = 4 * 10**9  # Bytes of all graphs; three quarters of what there is where that is less.
 
 
@@ -54,8 +59,7 @@ class Graph:
             content,
             options,
             providers=["CPUExecutionProvider"],
-            # Folding computes a stranger's constants at opening, in memory without a limit.
-            disabled_optimizers=["ConstantFolding"],
+            disabled_optimizers=_DISABLED,
         )
         self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
         self.inputs = {item.name: item for item in self._session.get_inputs()}
