@@ -115,6 +115,8 @@ def convert_pickles(name: str, folder: Path) -> None:
     tensors: dict[str, Tensor] = {}
     for path in pickles:
         tensors |= read_checkpoint(path)
+    if not tensors:
+        raise UserError(f"{source}: its {' and '.join(PICKLES)} hold no weights")
     contiguous = {each: tensor.contiguous() for each, tensor in tensors.items()}
     write_weights(folder / WEIGHTS, contiguous, {"format": "pt"})
     copied = [each for each in (*COPIED, CARD) if (source / each).is_file()]

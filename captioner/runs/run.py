@@ -260,7 +260,7 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
         print(f"stopped early, after epoch {epochs} of {settings.epochs}: {why}")
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
-    if isinstance(task.recipe, CaptioningRecipe):
+    if isinstance(task.recipe, CaptioningRecipe) and task.recipe.data.format != "shapes":
         print("captioner calibrate fits its confidence")
 
 
