@@ -316,6 +316,18 @@ CAPTION = "caption photos/0.png --model blip"
 DATA = ["--format=table", "--annotations=people.csv", "--images=photos", "--split=val"]
 
 
+@pytest.mark.slow
+def test_words_are_tested_without_what_their_maps_show(tiny: Any) -> None:
+    captions, image = captioner.load(tiny[2]), photo(0, (120, 60))
+    tested = captions.erase(image, "a red dog")
+    assert [each.position for each in tested.erased] == [1, 2]
+    whole = [tested.word_log_probabilities[each.position] for each in tested.erased]
+    assert [each.log_probability for each in tested.erased] == pytest.approx(whole, abs=1e-3)
+    assert any(abs(each.without - each.log_probability) > 1e-3 for each in tested.erased)
+    for each in tested.erased:
+        assert each.places.shape == tested.attention[each.position].shape
+
+
 @pytest.fixture
 def blip(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A tiny BLIP beside photos with captions."""
