@@ -41,7 +41,9 @@ from captioner.text.languages import (
     is_english,
     language_of,
     language_tag,
+    neutral,
     plain_text,
+    with_full_stop,
 )
 from captioner.text.tokenizer import tokenize
 from captioner.vision.images import ImageSource, original_size, photo_name
@@ -170,7 +172,7 @@ class Captioner:
         captions = []
         least = self.confidence.unsure_below if self.confidence else 0.0
         for sentences in self.backend.search(annotations, search, generator):
-            best = self._ranked(sentences, search)[: search.n_best]
+            best = _fitting(self._ranked(sentences, search), search)[: search.n_best]
             best = [replace(each, keywords=sure_nouns(each, least)) for each in best]
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
         return captions
@@ -186,7 +188,7 @@ class Captioner:
 
     def _ranked(self, sentences: Sequence[Sentence], search: SearchOptions) -> list[Caption]:
         """The captions of a photo, best first but cut ones last; at least `n_best`."""
-        if not (search.cautious or search.truth_weight):
+        if not (search.cautious or search.truth_weight or search.maximum_characters):
             sentences = sentences[: search.n_best]
         captions = list(map(self._caption, sentences))
         confidence, weight = self.confidence, search.truth_weight
@@ -354,7 +356,10 @@ def caption_photos(
         captions = captioner.caption_annotations(annotations, search, generator, words)
         if given is not None:
             captions = list(map(_as_typed, captions, texts))
-        return map(Prepared.captioned, loaded, translate(captions) if translate else captions)
+        captions = translate(captions) if translate else captions
+        if search.sentence and given is None:
+            captions = list(map(_as_sentence, captions))
+        return map(Prepared.captioned, loaded, captions)
 
     pairs = zip(photos, repeat("") if given is None else given, strict=False)
     items = ((name, (source, text)) for (name, source), text in pairs)
@@ -374,6 +379,27 @@ def _check_given(
             raise UserError(f"the given caption {text!r} is not in English, as captions are scored")
     if lacking:
         note(f"the model does not know {', '.join(lacking)}: scored as its unknown-word token")
+
+
+def _fitting(captions: Sequence[Caption], search: SearchOptions) -> list[Caption]:
+    """Captions in the words that are asked for, those that fit first; else the shortest first."""
+    if search.people == "neutral":
+        words = (tuple(map(neutral, caption.words)) for caption in captions)
+        pairs = zip(captions, words, strict=True)
+        captions = [replace(each, words=few, text=neutral(each.text)) for each, few in pairs]
+    if not search.maximum_characters:
+        return list(captions)
+
+    def too_long(caption: Caption) -> int:
+        text = with_full_stop(caption.text) if search.sentence else caption.text
+        return len(text) if len(text) > search.maximum_characters else 0
+
+    return sorted(captions, key=too_long)
+
+
+def _as_sentence(caption: Caption) -> Caption:
+    others = tuple(map(_as_sentence, caption.alternatives))
+    return replace(caption, text=with_full_stop(caption.text), alternatives=others)
 
 
 def _as_typed(caption: Caption, text: str) -> Caption:

@@ -81,6 +81,13 @@ class SearchOptions(AnySearch):
         0.0, ge=0, le=100, description="weight of word confidences in ranking the beam's captions"
     )
     cautious: bool = Field(False, description="prefer shorter captions that are more likely true")
+    people: Literal["said", "neutral"] = Field(
+        "said", title="WORDS", description="neutral: 'person' for a man or woman, 'their' for his"
+    )
+    sentence: bool = Field(False, description="a capital and a full stop")
+    maximum_characters: int = Field(
+        0, ge=0, le=10_000, description="the best caption of the beam that fits; 0: any"
+    )
     map_kind: Literal["attention", "gradient"] = Field(
         "attention", title="KIND", description="attention, or times its gradient; of transformers"
     )

@@ -17,6 +17,7 @@ from captioner.files import JsonObject
 from captioner.library import Written
 from captioner.schema import Text, error_sentence, plain_type
 from captioner.text.keywords import keywords_of_text
+from captioner.text.languages import with_full_stop
 
 PLACES = ("xmp", "text", "embed")
 """Where words about photos are written: options, and keys of `PhotoRecord.files`."""
@@ -90,10 +91,11 @@ class PhotoRecord(CaptionFields):
 
     @property
     def by_model(self) -> list[str]:
-        """The model's caption: its words as a sentence, and with spaces."""
+        """The model's caption: its words as a sentence, also with a full stop, and with spaces."""
         if "words" not in self.model_fields_set:
             return [self.caption]
-        return [sentence(self.words), " ".join(self.words)]
+        text = sentence(self.words)
+        return [text, with_full_stop(text), " ".join(self.words)]
 
     @property
     def is_by_person(self) -> bool:

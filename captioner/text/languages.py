@@ -26,10 +26,15 @@ def is_english(tag: str) -> bool:
     return tag.partition("-")[0] == ENGLISH
 
 
-def word_paragraphs(name: str) -> list[frozenset[str]]:
-    """The paragraphs of a file of the folder `words`, whose first lines say what they are."""
+def text_lines(name: str) -> list[str]:
+    """The lines of a file of the folder `words`, whose first lines say what they are."""
     text = (Path(__file__).parent / "words" / f"{name}.txt").read_text(encoding="utf-8")
-    paragraphs = re.sub("^#.*", "", text, flags=re.MULTILINE).strip().split("\n\n")
+    return re.sub("^#.*", "", text, flags=re.MULTILINE).strip().split("\n")
+
+
+def word_paragraphs(name: str) -> list[frozenset[str]]:
+    """The paragraphs of such a file, as sets of words."""
+    paragraphs = "\n".join(text_lines(name)).split("\n\n")
     return [frozenset(paragraph.split()) for paragraph in paragraphs]
 
 
@@ -227,3 +232,22 @@ def as_sentence(text: str, capitals: Capitals = "lines") -> tuple[str, bool]:
     first = words[0].start() + 1
     rest = plain[first:].lower() if is_upper else plain[first:]
     return plain[:first].upper() + rest, is_upper
+
+
+_NEUTRAL = dict(pair.split() for pair in text_lines("neutral"))
+_GENDERED = re.compile(rf"\b({'|'.join(_NEUTRAL)})\b", re.IGNORECASE)
+
+
+def neutral(text: str) -> str:
+    """An English text without genders: "a man and his dog" is "a person and their dog"."""
+
+    def replaced(found: re.Match[str]) -> str:
+        word = _NEUTRAL[found[0].lower()]
+        return word.capitalize() if found[0][0].isupper() else word
+
+    return _GENDERED.sub(replaced, text)
+
+
+def with_full_stop(text: str) -> str:
+    """A text with a capital and a full stop, unless it ends in a sign."""
+    return text[:1].upper() + text[1:] + ("." if text[-1:].isalnum() else "")

@@ -1,9 +1,11 @@
 """Words that captions never have, and how they begin: every search, engine and language."""
 
+import json
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from samples import CAPTION, Output, Refused, assert_same_captions, confidence_weights, photo
 
@@ -14,7 +16,7 @@ from captioner.cli.main import main
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO
-from captioner.text.languages import word_forms
+from captioner.text.languages import neutral, word_forms
 
 PHOTOS = [photo(seed) for seed in range(3)]
 SEARCHES: list[dict[str, Any]] = [
@@ -94,3 +96,53 @@ def test_what_cannot_be_said_is_named(folder: Path, capsys: Output, refused: Ref
     assert main([*command, "--resume", "--without", "dog, hovercraft", "--quiet"]) == 0
     for other in ([], ["--without", "cat"], ["--without", "dog,hovercraft", "--begin", "a"]):
         assert "give another file, or --resume-any" in refused([*command, "--resume", *other])
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("a man and his dog", "a person and their dog"),
+        ("two women with a girl 's hat", "two people with a child 's hat"),
+        ("Men, and a human", "People, and a human"),
+        ("a cow with her calf", "a cow with their calf"),
+    ],
+)
+def test_words_without_gender(said: str, expected: str) -> None:
+    assert neutral(said) == expected
+
+
+def test_people_are_persons_on_request_and_keep_their_maps(tiny_captioner: Captioner) -> None:
+    photos = [photo(number) for number in range(8)]
+    plain = tiny_captioner.caption(photos, n_best=3, begin="a man")
+    found = tiny_captioner.caption(photos, n_best=3, begin="a man", people="neutral")
+    assert {each.words[1] for each in found} == {"person"}
+    for one, other in zip(plain, found, strict=True):
+        assert other.words == tuple(map(neutral, one.words))
+        assert other.text == neutral(one.text)
+        assert np.array_equal(one.attention, other.attention)
+        assert [each.text for each in other.alternatives] == [
+            neutral(each.text) for each in one.alternatives
+        ]
+
+
+def test_alt_text_is_a_whole_sentence_that_fits(tiny_captioner: Captioner) -> None:
+    every = tiny_captioner.caption(photo(), beam=5, n_best=5)
+    texts = [each.text for each in (every, *every.alternatives)]
+    lengths = sorted({len(text) + 1 for text in texts})
+    assert len(lengths) > 1
+    for most in (lengths[0] - 1, *lengths):
+        found = tiny_captioner.caption(photo(), beam=5, sentence=True, maximum_characters=most)
+        fitting = [text for text in texts if len(text) + 1 <= most]
+        expected = fitting[0] if fitting else min(texts, key=len)
+        assert found.text == f"{expected[0].upper()}{expected[1:]}."
+        assert " ".join(found.words) == expected
+
+
+def test_a_full_stop_is_no_edit(folder: Path) -> None:
+    command = [*CAPTION, "a.png", "--sentence", "--people", "neutral", "--jsonl", "t.jsonl"]
+    assert main(command) == 0
+    record = json.loads(Path("t.jsonl").read_text())
+    assert record["caption"].endswith(".")
+    assert "by" not in record
+    assert main([*command, "--resume"]) == 0
+    assert json.loads(Path("t.jsonl").read_text()) == record
