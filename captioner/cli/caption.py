@@ -16,7 +16,7 @@ from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, on_a_line
-from captioner.files import UNMARKED_WIDE, as_utf8, decode_text
+from captioner.files import UNMARKED_WIDE, as_utf8, decode_text, read_text, real_path
 from captioner.loading import LANGUAGES
 from captioner.model_folders import DEMO_PHOTO, pinned
 from captioner.outputs.options import CaptionSource, OutputOptions
@@ -35,6 +35,7 @@ _FIELDS = {
     if field.description
 }
 """Of the options in the group of outputs."""
+KNOWN = "unreadable as known"
 _GIVEN = ("xmp", "output", "decoding_seconds", *_FIELDS)
 
 
@@ -49,6 +50,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--calibration", "FILE", shared.CALIBRATION_HELP)
     add("--language", "TAG", f"of captions: {', '.join([ENGLISH, *LANGUAGES])}")
     add("--translator", "MODEL", "for --language: a model folder or name")
+    add("--known", "FILE", "unreadable photos, a name a line: they are no exit code 2")
     add("--given", "TEXT", "score this caption, and draw where the model looks for it")
     add("--erase", "", "test each word: its probability without what its map shows")
     shared.add_search(parser, SearchOptions)
@@ -114,6 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.vision.images import ignore
 
     options, source = output_options(arguments), caption_source(arguments)
+    known = _known(arguments.known)
     photos, failures = find_photos(paths, note=ignore if options.quiet else report)
     if options.prune and failures:  # Such as a folder without photos, whose disk is not mounted.
         raise UserError(f"{failures[0]}: --prune would drop records of photos that may be there")
@@ -140,17 +143,27 @@ def run(arguments: argparse.Namespace) -> int:
                     if record.error:
                         report(record.error)
                 if is_new or record.error:
-                    counts[record.outcome] += 1
+                    outcome = record.outcome
+                    if outcome == "unreadable" and real_path(record.image) in known:
+                        outcome = KNOWN
+                    counts[outcome] += 1
                     counts["not sure"] += record.outcome == "captioned" and record.sure is False
     if counts and len(photos) + len(failures) > 1 and not options.quiet:
         report(_summary(counts))
     return 2 if counts["unreadable"] or counts["not written"] else 0
 
 
+def _known(path: str | None) -> set[str]:
+    """The photos that a file of `--known` names, from the working folder."""
+    if path is None:
+        return set()
+    return {real_path(name) for name in read_text(path, "list").splitlines() if name.strip()}
+
+
 def _summary(counts: Counter[str]) -> str:
     """How many photos were captioned, and how many were not; each counts once."""
     unsure = f" ({counts['not sure']:,} not sure)" if counts["not sure"] else ""
-    others = ("kept a person's words", "unreadable", "not written")
+    others = ("kept a person's words", "unreadable", KNOWN, "not written")
     parts = [f"{counts[name]:,} {name}" for name in others if counts[name]]
     return ", ".join([f"{counts['captioned']:,} captioned{unsure}", *parts])
 

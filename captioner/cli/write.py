@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not options.describes_photos:
         raise UserError("name what to write: --xmp, --text or --embed")
     table, images, language = arguments.table, arguments.images, arguments.language
-    return _end(write_captions(table, options, images, report, language))
+    return _end(write_captions(table, options, images, report, language), options.dry_run)
 
 
 def run_unwrite(arguments: argparse.Namespace) -> int:
@@ -58,11 +58,13 @@ def run_unwrite(arguments: argparse.Namespace) -> int:
     from captioner.vision.images import photo_files
 
     photos = [*map(str, photo_files(arguments.paths, report, report))]
-    return _end(unwrite_captions(photos, arguments.dry_run, report, arguments.images))
+    counts = unwrite_captions(photos, arguments.dry_run, report, arguments.images)
+    return _end(counts, arguments.dry_run)
 
 
-def _end(counts: Counter[str]) -> int:
-    """Report what was done; returns the exit code."""
+def _end(counts: Counter[str], is_dry_run: bool) -> int:
+    """Report what was done, or print what would be; returns the exit code."""
     done = [f"{count:,} {name}" for name, count in counts.items() if count]
-    report(", ".join(done) or "nothing to do")
+    tell = print if is_dry_run else report
+    tell(", ".join(done) or "nothing to do")
     return 2 if counts["not written"] or counts["not changed"] else 0

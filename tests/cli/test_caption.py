@@ -223,3 +223,17 @@ def test_termination_keeps_captions_and_a_reader_may_leave(reader: str, folder: 
     assert process.returncode == 130
     assert errors.decode().endswith("captioner: interrupted\n")
     assert 1 <= len(json.loads(Path("out.json").read_text())) < 800
+
+
+def test_photos_known_to_be_unreadable_are_no_failure(folder: Path, capsys: Output) -> None:
+    Path("broken.png").write_bytes(b"no photo")
+    Path("known.txt").write_text("./broken.png\n\ngone.png\n")
+    command = [*BOTH, "broken.png", "--jsonl", "t.jsonl"]
+    assert main([*command, "--known", "known.txt"]) == 0
+    errors = capsys.readouterr().err
+    assert "broken.png is not an image" in errors
+    assert "2 captioned" in errors
+    assert "1 unreadable as known" in errors
+    assert main([*command, "--resume"]) == 2
+    assert main([*BOTH, "--known", "nowhere.txt"]) == 2
+    assert "nowhere.txt does not exist" in capsys.readouterr().err
