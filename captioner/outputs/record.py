@@ -91,11 +91,11 @@ class PhotoRecord(CaptionFields):
 
     @property
     def by_model(self) -> list[str]:
-        """The model's caption: its words as a sentence, also with a full stop, and with spaces."""
+        """The model's caption: its words as a sentence, and with spaces."""
         if "words" not in self.model_fields_set:
             return [self.caption]
-        text = sentence(self.words)
-        return [text, with_full_stop(text), " ".join(self.words)]
+        texts = [sentence(self.words), " ".join(self.words)]
+        return list(map(with_full_stop, texts)) if self.search.get("sentence") else texts
 
     @property
     def is_by_person(self) -> bool:
