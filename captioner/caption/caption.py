@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, fields, replace
 from PIL import Image
 
 from captioner.arrays import Array
+from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.files import JsonObject
 from captioner.render.overlay import ErasedWord, MappedCaption, Region, save_picture, scale_region
 from captioner.render.page import PageItem, phrases, save_html
 from captioner.render.panels import frames, panels, save_gif
 from captioner.text.keywords import Kind, keywords_of_text
-from captioner.text.languages import ENGLISH
+from captioner.text.languages import ENGLISH, neutral, with_full_stop
 from captioner.vision.images import ImageSource, load_image, original_size
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
@@ -172,6 +173,11 @@ class Caption:
         rest = tuple(other.with_keywords(kind) for other in self.alternatives)
         return replace(self, keywords=keywords, alternatives=rest)
 
+    def with_full_stop(self) -> Caption:
+        """With a text that has a capital and a full stop, also its alternatives."""
+        rest = tuple(other.with_full_stop() for other in self.alternatives)
+        return replace(self, text=with_full_stop(self.text), alternatives=rest)
+
     def to_dict(self) -> JsonObject:
         """The plain form for JSON, without the maps and what is None."""
         plain: JsonObject = {"caption": self.text}
@@ -186,3 +192,19 @@ class Caption:
         if self.alternatives:
             plain["alternatives"] = [other.to_dict() for other in self.alternatives]
         return plain
+
+
+def fitting(captions: Sequence[Caption], search: SearchOptions) -> list[Caption]:
+    """Captions in the words that are asked for, those that fit first; else the shortest first."""
+    if search.people == "neutral":
+        words = (tuple(map(neutral, caption.words)) for caption in captions)
+        pairs = zip(captions, words, strict=True)
+        captions = [replace(each, words=few, text=neutral(each.text)) for each, few in pairs]
+    if not search.maximum_characters:
+        return list(captions)
+
+    def too_long(caption: Caption) -> int:
+        text = with_full_stop(caption.text) if search.sentence else caption.text
+        return len(text) if len(text) > search.maximum_characters else 0
+
+    return sorted(captions, key=too_long)

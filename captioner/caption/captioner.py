@@ -20,7 +20,7 @@ from captioner.backends.protocol import (
     check_search,
     new_generator,
 )
-from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
+from captioner.caption.caption import DRAWN_SIDE, Caption, fitting, sentence
 from captioner.caption.cautious import cautious_caption
 from captioner.caption.confidence import Confidence, sure_nouns
 from captioner.caption.erase import erased_words
@@ -41,9 +41,7 @@ from captioner.text.languages import (
     is_english,
     language_of,
     language_tag,
-    neutral,
     plain_text,
-    with_full_stop,
 )
 from captioner.text.tokenizer import tokenize
 from captioner.vision.images import ImageSource, original_size, photo_name
@@ -172,7 +170,7 @@ class Captioner:
         captions = []
         least = self.confidence.unsure_below if self.confidence else 0.0
         for sentences in self.backend.search(annotations, search, generator):
-            best = _fitting(self._ranked(sentences, search), search)[: search.n_best]
+            best = fitting(self._ranked(sentences, search), search)[: search.n_best]
             best = [replace(each, keywords=sure_nouns(each, least)) for each in best]
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
         return captions
@@ -358,7 +356,7 @@ def caption_photos(
             captions = list(map(_as_typed, captions, texts))
         captions = translate(captions) if translate else captions
         if search.sentence and given is None:
-            captions = list(map(_as_sentence, captions))
+            captions = [each.with_full_stop() for each in captions]
         return map(Prepared.captioned, loaded, captions)
 
     pairs = zip(photos, repeat("") if given is None else given, strict=False)
@@ -379,27 +377,6 @@ def _check_given(
             raise UserError(f"the given caption {text!r} is not in English, as captions are scored")
     if lacking:
         note(f"the model does not know {', '.join(lacking)}: scored as its unknown-word token")
-
-
-def _fitting(captions: Sequence[Caption], search: SearchOptions) -> list[Caption]:
-    """Captions in the words that are asked for, those that fit first; else the shortest first."""
-    if search.people == "neutral":
-        words = (tuple(map(neutral, caption.words)) for caption in captions)
-        pairs = zip(captions, words, strict=True)
-        captions = [replace(each, words=few, text=neutral(each.text)) for each, few in pairs]
-    if not search.maximum_characters:
-        return list(captions)
-
-    def too_long(caption: Caption) -> int:
-        text = with_full_stop(caption.text) if search.sentence else caption.text
-        return len(text) if len(text) > search.maximum_characters else 0
-
-    return sorted(captions, key=too_long)
-
-
-def _as_sentence(caption: Caption) -> Caption:
-    others = tuple(map(_as_sentence, caption.alternatives))
-    return replace(caption, text=with_full_stop(caption.text), alternatives=others)
 
 
 def _as_typed(caption: Caption, text: str) -> Caption:

@@ -156,6 +156,7 @@ class PhotoRecord(CaptionFields):
         of_caption = set(CaptionFields.model_fields)
         of_photo = {**self.model_dump(exclude=of_caption), **self.files}
         of_photo["words_folder"] = self.files.get("words")
+        of_photo["sentence"] = self.search.get("sentence") or None
         for rank, version in enumerate([self, *self.alternatives], start=1):
             row = {**of_photo, "rank": rank, **version.model_dump(include=of_caption)}
             row["erased"] = row["erased"] and json.dumps(row["erased"])
@@ -170,7 +171,7 @@ _OF_CAPTIONS = {
 }
 _TEXTS = ("overlay", "gif", "words_folder", *PLACES, "by", "photo_digest", "model", "modified")
 COLUMNS = {"image": "string", "rank": "int32", **_OF_CAPTIONS, **dict.fromkeys(_TEXTS, "string")}
-COLUMNS |= {"bytes": "int64", "error": "string"}
+COLUMNS |= {"bytes": "int64", "error": "string", "sentence": "bool"}
 """The columns of tables, with their types in Parquet; in CSV lists are texts."""
 
 

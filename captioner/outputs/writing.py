@@ -172,6 +172,8 @@ class _Rows:
                 cells["keywords"] = [*filter(None, keywords.split(", "))]
             fields = {name: cells[name] for name in cells.keys() & PhotoRecord.model_fields.keys()}
             fields.pop("erased", None)  # JSON in a cell.
+            if cells.get("sentence"):  # CSV and Parquet have no other option of a search.
+                fields["search"] = {"sentence": True}
             fields |= {"image": row.image, "caption": row.captions[0], "error": ""}
             try:
                 record = record_of({"model": "default", **fields})

@@ -146,3 +146,8 @@ def test_a_full_stop_is_no_edit(folder: Path) -> None:
     assert "by" not in record
     assert main([*command, "--resume"]) == 0
     assert json.loads(Path("t.jsonl").read_text()) == record
+    for table in ("t.csv", "t.parquet"):
+        option = f"--{table.partition('.')[2]}"
+        assert main([*CAPTION, "a.png", "--sentence", option, table]) == 0
+        assert main(["write", table, "--xmp", "--overwrite-descriptions"]) == 0
+        assert "captioner:by" not in Path("a.xmp").read_text()
