@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +285,19 @@ def make_translator(sentences: Iterable[str], name: str = "dot") -> Translator:
     model = make_model(CONFIGS[name], len(words), len(words))
     search = TranslationSearch(beam=3, maximum_length=5)
     return Translator(TorchTranslations(CONFIGS[name], model, words, words), 6, search)
+
+
+@contextmanager
+def interrupted_after(renames: int, monkeypatch: Patch) -> Iterator[None]:
+    """So many files get another name in the block, and the next one an interrupt."""
+    left, real = [*range(renames)], os.rename
+
+    def rename(*paths: Path) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        real(*paths)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", rename)
+        yield

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from samples import Patch, save_photo, write_xmp, xmp_packet, xmp_texts
+from samples import Patch, interrupted_after, save_photo, write_xmp, xmp_packet, xmp_texts
 
 from captioner.library import Library, Words
 
@@ -106,16 +106,7 @@ def test_a_run_after_a_kill_goes_on(kill: int, names: dict[str, str], monkeypatc
     os.unlink("b.xmp")
     os.unlink("c.png")
     rename(names if names is TRADE else {"b": "c", "a": "b"}, ".png")
-    left, real = [*range(kill)], os.rename
-
-    def stop(*paths: Path) -> None:
-        if not left:
-            raise KeyboardInterrupt
-        left.pop()
-        real(*paths)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "rename", stop)
+    with interrupted_after(kill, monkeypatch):
         try:
             follow(names)
         except KeyboardInterrupt:

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 from pyarrow import parquet
-from samples import CAPTION, Output, Patch, Refused, save_photo, words_of_person, xmp_packet
+from samples import (
+    CAPTION,
+    Output,
+    Patch,
+    Refused,
+    interrupted_after,
+    save_photo,
+    words_of_person,
+    xmp_packet,
+)
 
 from captioner.caption.captioner import Captioner
 from captioner.cli.main import main
@@ -207,16 +216,7 @@ def test_write_finds_sidecars_that_it_moved_before(
     assert main([*WRITE, "--dry-run"]) == 0
     said = "other names now: 2 photos; without --dry-run, sidecars and texts follow them first"
     assert said in capsys.readouterr().err
-    left, real = [*range(kill)], os.rename
-
-    def stop(*paths: Path) -> None:
-        if not left:
-            raise KeyboardInterrupt
-        left.pop()
-        real(*paths)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "rename", stop)
+    with interrupted_after(kill, monkeypatch):
         main(WRITE)
     assert main(WRITE) == 0
     assert described("a.png") == ["Anna"]
