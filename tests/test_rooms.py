@@ -98,6 +98,11 @@ UNUSED = ("torchvision", "snowballstemmer", "pycocotools", "sacrebleu", "hugging
         ("import captioner", LIGHT),
         ("from captioner.cli.main import main; main(['--help'])", LIGHT),
         ("from captioner.cli.main import main; main(['serve', '--help'])", LIGHT),
+        # lxml swallows a Ctrl-C while it is imported.
+        (
+            "from captioner.cli.main import main; main(['caption', '--demo', '--quiet'])",
+            ("lxml", *UNUSED),
+        ),
         (f"import captioner; captioner.load().caption([{str(DEMO_PHOTO)!r}])", ("torch", *UNUSED)),
         ("import captioner; captioner.load_translator().translate('Hi.')", ("torch", *UNUSED)),
         (f"{TORCH}.load(engine='torch').caption([{str(DEMO_PHOTO)!r}])", COMPILERS + UNUSED),

@@ -5,10 +5,12 @@ XMP (Adobe, *Specification Part 1*, ISO 16684-1).
 
 import re
 from collections.abc import Mapping, Sequence
-
-from lxml import etree
+from typing import TYPE_CHECKING
 
 from captioner.errors import CONTROLS, UserError
+
+if TYPE_CHECKING:  # Else captions without XMP would wait for it.
+    from lxml.etree import _Element
 
 _NAMESPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
@@ -39,10 +41,9 @@ ALT_TEXT = "Iptc4xmpCore:AltTextAccessibility"
 EXIF_COPIES = ("tiff:ImageDescription", "exif:UserComment")
 XMP_DESCRIBING = ("dc:description", *EXIF_COPIES, ALT_TEXT, "Iptc4xmpCore:ExtDescrAccessibility")
 SUBJECT, EXTENSION = "dc:subject", "photoshop:SidecarForExtension"
-_MORE = etree.XPath(
+_MORE = (
     "//comment() | //text()[normalize-space()] | //rdf:Description/@*[name() != 'rdf:about'] | "
-    "//*[not(self::x:xmpmeta or self::rdf:RDF or self::rdf:Description)]",
-    namespaces=_NAMESPACES | {"x": "adobe:ns:meta/"},
+    "//*[not(self::x:xmpmeta or self::rdf:RDF or self::rdf:Description)]"
 )
 
 
@@ -57,6 +58,8 @@ class Packet:
     """
 
     def __init__(self, content: bytes | None, name: str) -> None:
+        from lxml import etree
+
         self.is_new = content is None
         try:
             parser = etree.XMLParser(resolve_entities=False, no_network=True)
@@ -71,10 +74,10 @@ class Packet:
             raise UserError(f"{name} has several rdf:RDF and was left alone")
         self._rdf = roots[0]
         self.properties: dict[str, Sequence[Entry]] = {}
-        for part in self._rdf.iterchildren(etree.Element):
+        for part in self._rdf.iterchildren("*"):
             values: list[tuple[str, list[Entry] | None]]
             values = [(_short(long), [("", value)]) for long, value in part.attrib.items()]
-            children = part.iterchildren(etree.Element)
+            children = part.iterchildren("*")
             values += [(_short(each.tag), _entries(each)) for each in children]
             for short, entries in values:
                 if _is_known(short):
@@ -86,11 +89,14 @@ class Packet:
     @property
     def is_empty(self) -> bool:
         """Whether it has neither properties nor comments nor text."""
-        return not _MORE(self._tree)
+        namespaces = {"rdf": _NAMESPACES["rdf"], "x": "adobe:ns:meta/"}
+        return not self._tree.xpath(_MORE, namespaces=namespaces)
 
     @property
     def content(self) -> bytes:
         """The packet as a file, indented."""
+        from lxml import etree
+
         etree.indent(self._tree, space=" ")
         return bytes(etree.tostring(self._tree, encoding="UTF-8"))
 
@@ -102,7 +108,7 @@ class Packet:
             if _is_known(name) and {*new.get(name, ())} != {*self.properties.get(name, ())}
         ]
         for name in names:
-            for part in self._rdf.iterchildren(etree.Element):
+            for part in self._rdf.iterchildren("*"):
                 part.attrib.pop(_long(name), None)
                 for element in part.findall(_long(name)):
                     part.remove(element)
@@ -112,6 +118,8 @@ class Packet:
 
     def _append(self, name: str, entries: Sequence[Entry]) -> None:
         """Add a property; captioner's are lists, as some programs turn texts into attributes."""
+        from lxml import etree
+
         part = self._rdf.find("*")
         if part is None:
             part = etree.SubElement(self._rdf, f"{_RDF}Description", {f"{_RDF}about": ""})
@@ -141,7 +149,7 @@ def _long(name: str) -> str:
     return f"{{{_NAMESPACES[prefix]}}}{local}"
 
 
-def _entries(element: etree._Element) -> list[Entry] | None:
+def _entries(element: "_Element") -> list[Entry] | None:
     """The items of an array of texts, or a text; None of anything else, or with comments."""
     array = element[0] if len(element) == 1 and element[0].tag in _ARRAYS else None
     if array is None:
@@ -152,7 +160,7 @@ def _entries(element: etree._Element) -> list[Entry] | None:
     return None if is_odd else _texts([*array])
 
 
-def _texts(items: Sequence[etree._Element]) -> list[Entry] | None:
+def _texts(items: Sequence["_Element"]) -> list[Entry] | None:
     """The texts of elements with their languages; None if one has anything else in it."""
     if any(len(item) or {*item.attrib} - {_LANGUAGE} for item in items):
         return None
