@@ -110,6 +110,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
         weights = _autocast(torch.cat([of_context, of_hidden], dim=1))
         score = self.attention.score
         has_cpu_code = type(score) is AdditiveScore and score.has_cpu_code
+        has_cpu_code = has_cpu_code and memory.mask is None
         is_on_cpu = has_cpu_code and cpu.runs_on(tokens.device)
         recur = self._recur_on_cpu if is_on_cpu else self._recur
         hidden, attended = recur(weights, word_gates, state, generator, expected)

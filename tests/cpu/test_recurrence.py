@@ -69,6 +69,14 @@ def test_equals_the_plain_recurrence(
     assert [name for name, gradient in wanted[1].items() if not gradient.any()] == []
 
 
+def test_masked_places_have_no_weight() -> None:
+    mask = torch.arange(PLACES) % 2 == 0
+    memory = make().attention.remember(torch.ones(1, PLACES, MEMORY).double(), mask.unsqueeze(0))
+    weights = make()(memory, torch.zeros(1, 1, 4, dtype=torch.long)).weights  # (1, 1, T, L)
+    assert weights[..., mask].all()
+    assert not weights[..., ~mask].any()
+
+
 def test_is_as_exact_as_it_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         found = run(make().float())
