@@ -168,20 +168,14 @@ class Luong(RecurrentModel):
         hidden = config.hidden_size
         layers = config.layers
         size = hidden // 2 if config.bidirectional else hidden
-        self.encoder = RecurrentNetwork(
-            config.cell,
-            embedding,
-            size,
-            layers=layers,
-            dropout=config.dropout,
-            bidirectional=config.bidirectional,
-        )
+        dropout, both_ways = config.dropout, config.bidirectional
+        self.encoder = RecurrentNetwork(config.cell, embedding, size, layers, dropout, both_ways)
         if config.input_feeding:
             bottom = FedCell(config.cell, known_size=embedding, fed_size=hidden, hidden_size=hidden)
             above = [FedCell(config.cell, hidden, 0, hidden) for _ in range(1, layers)]
             self.cells = nn.ModuleList([bottom, *above])
         else:
-            self.decoder = RecurrentNetwork(config.cell, embedding, hidden, layers, config.dropout)
+            self.decoder = RecurrentNetwork(config.cell, embedding, hidden, layers, dropout)
         # Queries and values have one size.
         score = make_score(config.score, hidden, hidden, config.attention_size)
         is_predicted = config.attention == "local-p"

@@ -11,7 +11,6 @@ import torch
 
 from captioner.arrays import Array
 from captioner.backends.torch_captions import TorchCaptions, make_decoder
-from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import save_model
 from captioner.data.example import Example
@@ -95,11 +94,11 @@ class CaptionTask:
     def _pictures(self) -> dict[str, Array]:
         """Captions and maps of the first eight validation photos, for TensorBoard."""
         few = list(self.validation.values())[:8] if self.recipe.training.tensorboard else []
-        found = self.captioner.caption([each.source for each in few], on_error="skip")
+        found = self.captioner.caption([each.source for each in few])
         return {
             f"photos/{example.name}": np.asarray(caption.panels(caption.text))
             for example, caption in zip(few, found, strict=True)
-            if isinstance(caption, Caption) and caption.words
+            if caption.words
         }
 
     def save(self, folder: Path, captions: Sequence[str]) -> None:
@@ -108,9 +107,9 @@ class CaptionTask:
         examples = self.validation.values()
         names = [example.image_id for example in examples]
         write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
-        images = [{"id": e.image_id, "file_name": e.name} for e in examples]
-        texts = enumerate((e.image_id, text) for e in examples for text in e.captions)
-        rows = [{"id": id_, "image_id": image, "caption": text} for id_, (image, text) in texts]
+        images = [{"id": name, "file_name": str(name)} for name in names]
+        texts = [(example.image_id, text) for example in examples for text in example.captions]
+        rows = [{"id": n, "image_id": name, "caption": t} for n, (name, t) in enumerate(texts)]
         write_json(folder / REFERENCES, {"images": images, "annotations": rows})
 
 
@@ -138,15 +137,14 @@ def make_caption_task(
     networks = TorchCaptions(encoder, decoder, vocabulary, recipe.preprocessing)
     start.fill(networks, with_encoder=recipe.encoder.train)
     loss = make_loss(networks, recipe, photos.train)
+    instances = None
+    if recipe.data.instances is not None:
+        instances = CocoInstances([recipe.data.instances])
+        instances.known_categories(read_synonyms())  # Refuses one without synonyms.
 
     def make_task(processes: Processes) -> CaptionTask:
         networks.to(processes.device)
         loss.to(processes.device)
-        instances = None
-        with processes.fail_together():
-            if recipe.data.instances is not None:
-                instances = CocoInstances([recipe.data.instances])
-                instances.known_categories(read_synonyms())  # Refuses one without synonyms.
         if processes.is_main:
             vocabulary.save(folder / VOCABULARY)
         train_rows, rows = make_rows(recipe, photos, networks.encoder, processes, folder)
@@ -161,9 +159,9 @@ def make_caption_task(
             standardisation = networks.decoder.standardisation
             if standardisation is not None and recipe.start_from is None and not resumed:
                 _fit_standardisation(standardisation, train_rows)
-        shape, workers = networks.map_shape, train_rows.workers
+        train, shape, workers = photos.train, networks.map_shape, train_rows.workers
         batches = CaptionBatches(
-            photos.train, readable, vocabulary, train_rows, recipe, instances, shape, workers
+            train, readable, vocabulary, train_rows, recipe, instances, shape, workers
         )
         digest = digest_of([(e.image_id, e.captions) for e in (*photos.train, *photos.validation)])
         order = list(validation)
@@ -216,8 +214,6 @@ def make_loss(
         return HardAttentionLoss(decoder, objective, trained)
     if objective.self_critical is None:
         return CaptioningLoss(decoder, objective, trained)
-    references = [example.words for example in train]
-    reward = CaptionReward(
-        references, networks.vocabulary, objective.self_critical, recipe.data.texts
-    )
+    words, references = networks.vocabulary, [example.words for example in train]
+    reward = CaptionReward(references, words, objective.self_critical, recipe.data.texts)
     return SelfCriticalLoss(decoder, objective, reward, trained)
