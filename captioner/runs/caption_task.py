@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from captioner.arrays import Array
-from captioner.backends.torch_captions import TorchCaptions, make_decoder
+from captioner.backends.torch_captions import TorchCaptions, load_networks, make_decoder
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import save_model
 from captioner.data.example import Example
@@ -18,7 +18,7 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
 from captioner.files import write_json
-from captioner.model_folders import MODEL, VOCABULARY
+from captioner.model_folders import MODEL, VOCABULARY, ModelFolder, model_folder
 from captioner.models.caption_decoder import Standardisation
 from captioner.models.caption_losses import CaptioningLoss
 from captioner.models.reinforce import HardAttentionLoss, SelfCriticalLoss
@@ -30,7 +30,8 @@ from captioner.runs.caption_scores import REFERENCES, RESULTS, CaptionReward, sc
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import encoder_of, feature_stores
 from captioner.runs.photos import CaptionData, PixelRows, Rows, StoredRows, read_training
-from captioner.runs.start_model import Start
+from captioner.runs.start_model import copy_weights, first_words, origin_of_words
+from captioner.text.vocabulary import Vocabulary
 from captioner.training.distributed import Processes
 from captioner.training.loop import Generated, Validated
 from captioner.training.optimizer import ParameterGroups
@@ -123,9 +124,17 @@ def make_caption_task(
     """
     photos = read_training(recipe.data, recipe.validation.images)
     sentences = [*photos.counts(recipe.data.maximum_length), *photos.problems]
-    start = Start(recipe.start_from, folder if resumed else None)
-    vocabulary = start.vocabulary(photos.captions, recipe.minimum_count)
-    sentences.append(start.origin(vocabulary))
+    start, captions, name = None, photos.captions, recipe.start_from
+    if resumed:  # Its checkpoint has the weights.
+        vocabulary = Vocabulary.load(folder / VOCABULARY)
+    elif name is not None:
+        start = load_networks(ModelFolder(model_folder(name)))
+        vocabulary = first_words(start.vocabulary, captions, recipe.minimum_count)
+        sentences.append(origin_of_words(vocabulary, start.vocabulary, name))
+    else:
+        vocabulary = Vocabulary.build(captions, recipe.minimum_count)
+    if start is None:
+        sentences.append(f"vocabulary: {len(vocabulary):,} words")
     torch.manual_seed(recipe.training.seed)
     encoder = encoder_of(recipe.encoder)
     if recipe.encoder.weights != RANDOM:
@@ -135,7 +144,8 @@ def make_caption_task(
     make = partial(make_decoder, recipe.decoder, len(vocabulary))
     decoder = make_trainable(make, "this decoder")
     networks = TorchCaptions(encoder, decoder, vocabulary, recipe.preprocessing)
-    start.fill(networks, with_encoder=recipe.encoder.train)
+    if start is not None:
+        copy_weights(start, networks, with_encoder=recipe.encoder.train)
     loss = make_loss(networks, recipe, photos.train)
     instances = None
     if recipe.data.instances is not None:

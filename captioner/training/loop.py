@@ -222,10 +222,9 @@ class Trainer:
             is_best = all(deciding > others for others in position.scores)
             position.scores.append(deciding)
             with processes.fail_together():
-                if math.isnan(deciding[0]):
-                    raise UserError(f"the validation score {validation.score!r} is not a number")
-                if math.isnan(deciding[1]):
-                    raise UserError("the validation's perplexity is not a number")
+                if any(map(math.isnan, deciding)):
+                    names = f"{validation.score!r} or perplexity"
+                    raise UserError(f"the validation's score {names} is not a number")
                 if self.log is not None:
                     self.log.show(validated.pictures, position.step)
                 if is_best and processes.is_main:
