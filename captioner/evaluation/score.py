@@ -113,8 +113,8 @@ class CaptionScores(Scores):
             rows = [(name, *row.values()) for name, row in renamed(scores).items()]
             parts.append(f"first: {first}\nsecond: {second}\n{text_table([header, *rows])}")
         if few:
-            needed = f"there should be {FEW_IMAGES} at least"
-            parts.append(f"NOTE: {figures['images']:,} images are too few to be evidence: {needed}")
+            note = f"NOTE: {figures['images']:,} images are too few for intervals and p values"
+            parts.append(f"{note} to be evidence: there should be {FEW_IMAGES} at least")
         return "\n\n".join(parts)
 
 

@@ -5,8 +5,8 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -92,8 +92,12 @@ def train_run(
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
             stack.callback(gc.unfreeze)
-            with _without_collection():
+            gc.disable()  # To search millions of objects takes a third of reading COCO's captions.
+            try:
                 make_task = TASKS[type(recipe)](recipe, folder, resumed)
+            finally:
+                gc.freeze()
+                gc.enable()
         with processes.fail_together():
             if processes.is_main:
                 stack.enter_context(lock(folder / ".lock", f"run {folder}"))
@@ -123,20 +127,6 @@ def train_run(
         if processes.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """No garbage collection of what the block makes.
-
-    To search the millions of objects of COCO's captions takes a third of their reading.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def validate(task: Task, processes: Processes) -> Validated:
