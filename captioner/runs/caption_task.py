@@ -162,10 +162,8 @@ def make_caption_task(
         validation = {row: photos.validation[row] for row in rows.readable}
         with processes.fail_together(), torch.no_grad():
             if not readable or len(validation) < 2:
-                raise UserError(
-                    f"{counted(len(readable), 'photo')} to train on and {len(validation)} to "
-                    "validate on are too few: CIDEr-D needs two"
-                )
+                found = f"{counted(len(readable), 'photo')} to train on and {len(validation)}"
+                raise UserError(f"{found} to validate on are too few: CIDEr-D needs two")
             standardisation = networks.decoder.standardisation
             if standardisation is not None and recipe.start_from is None and not resumed:
                 _fit_standardisation(standardisation, train_rows)

@@ -73,11 +73,9 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
     real_folder = cache(real_path)
     places = {_place(example.source, real_folder) for example in validation}
     if shared := [each.name for each in train if _place(each.source, real_folder) in places]:
-        raise UserError(
-            f"the training and the validation split share {counted(len(shared), 'photo')}, "
-            f"{min(shared)!r} among them; give the validation photos as another split "
-            "(data.validation) or file (data.validation_annotations)"
-        )
+        photos = f"{counted(len(shared), 'photo')}, {min(shared)!r} among them"
+        advice = "give others as data.validation (split) or data.validation_annotations (file)"
+        raise UserError(f"the training and the validation split share {photos}; {advice}")
     return CaptionData(train, validation[:few], sentences)
 
 

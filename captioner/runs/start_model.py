@@ -19,11 +19,9 @@ French and German ones."""
 def origin_of_words(vocabulary: Vocabulary, known: Vocabulary, name: str) -> str:
     """A sentence on the words to train on: those that the model `name` knows, and new ones."""
     if not vocabulary.extends(known):
-        return (
-            f"vocabulary: {len(vocabulary):,} words of the captions alone: {name} knows "
-            "less than a third of what they say, so that another language is learned, better "
-            "from a thousand captions or more"
-        )
+        alone = f"vocabulary: {len(vocabulary):,} words of the captions alone"
+        advice = "another language is learned, better from a thousand captions or more"
+        return f"{alone}: {name} knows less than a third of what they say, so that {advice}"
     sentence = f"vocabulary: {len(known):,} words of {name}"
     if new := vocabulary.words[len(known) :]:
         more = ", ..." if len(new) > 8 else ""
@@ -40,10 +38,8 @@ def first_words(
         return start.extended(captions, minimum_count)
     words = Vocabulary.build(captions, minimum_count)
     if len(words) == len(SPECIAL_WORDS):
-        raise UserError(
-            "start_from knows less than a third of what the captions say, and they are too few to "
-            "learn another language from: give a thousand or more"
-        )
+        fault = "start_from knows less than a third of what the captions say, and they are too few"
+        raise UserError(f"{fault} to learn another language from: give a thousand or more")
     return words
 
 

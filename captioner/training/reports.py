@@ -81,11 +81,9 @@ class StepReports:
         is_ours = isinstance(error, UserError)
         step = self.position.step
         if not is_ours and is_memory_error(error):
-            return UserError(
-                f"there is not enough memory on {self.device} for {self._place(step)}: lower "
-                "training.batch_size (data.batch_tokens of translation), or cut the steps into "
-                "parts by training.accumulate"
-            )
+            fault = f"there is not enough memory on {self.device} for {self._place(step)}"
+            smaller = "lower training.batch_size (data.batch_tokens of translation)"
+            return UserError(f"{fault}: {smaller}, or cut the steps by training.accumulate")
         if _NAN_ERROR in str(error) or not (is_ours or self._has_sound_weights()):
             return self._failure(f"the model's output {_NOT_FINITE}", step)
         return error
