@@ -236,17 +236,8 @@ def test_a_run_is_not_resumed_with_another_config(
     assert (folder / "config.json").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"task: {'x' * 100_000}",
-        f"{'x' * 100_000}: 1",
-        f"data: {{{'x' * 100_000}: 1}}",
-        f"encoder: {{name: {'x' * 100_000}}}",
-        f"decoder: {{kind: {'x' * 100_000}}}",
-    ],
-)
+@pytest.mark.parametrize("text", ["task: {}", "{}: 1", "encoder: {{name: {}}}"])
 def test_a_long_value_is_not_printed_whole(tmp_path: Path, refused: Refused, text: str) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text(text)
+    path.write_text(text.format("x" * 100_000))
     assert len(refused(["train", str(path), "--out", str(tmp_path / "run")])) < 1_500
