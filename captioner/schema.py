@@ -236,26 +236,22 @@ def not_one_of(value: object, names: Collection[str]) -> str:
 
 def _unknown_field(kind: type[Config], *place: str) -> str:
     name, path, inside = place[-1], ".".join(place), ".".join(place[:-1])
-    sections = dict(_sections(kind))
-    everywhere = [
-        f"{prefix}.{field}".removeprefix(".")
-        for prefix, section in sections.items()
-        for field in section.field_names()
-    ]
+    everywhere = [*_fields(kind)]
     if path in everywhere:  # A family lists the fields of all its kinds.
         return f"field {path!r} is for another kind of {inside}"
     meant = [field for field in everywhere if field.rpartition(".")[2] == name][:3]
     near = did_you_mean(meant or near_names(path, everywhere, 1))
-    known = ", ".join(sections[inside].field_names()) if inside in sections else ""
+    beside = [field for field in everywhere if field.rpartition(".")[0] == inside]
+    known = ", ".join(field.rpartition(".")[2] for field in beside)
     return f"unknown field {path!r}{near or f'; the fields are {known}'}"
 
 
-def _sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[Config]]]:
-    """A section, and those nested in it, by their dotted names; the outermost has none."""
-    yield prefix, kind
+def _fields(kind: type[Config], prefix: str = "") -> Iterator[str]:
+    """The dotted names of a section's fields, and of those nested in them."""
+    yield from (prefix + name for name in kind.field_names())
     for name, field in kind.model_fields.items():
         if section := section_of(field.annotation):
-            yield from _sections(section, f"{prefix}.{name}".removeprefix("."))
+            yield from _fields(section, f"{prefix}{name}.")
 
 
 def shown(value: object) -> str:

@@ -15,7 +15,7 @@ from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS, Scores
 from captioner.model_folders import pinned
 
 if TYPE_CHECKING:
-    from captioner.data.example import Example
+    from captioner.data.example import Example, Problems
     from captioner.data.instances import Grounding
     from captioner.evaluation.maps import MapScores
     from captioner.evaluation.score import CaptionScores
@@ -164,33 +164,49 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Scores]) -
     """
     from captioner import load
     from captioner.data.example import Problems
-    from captioner.evaluation.photos import read_photos
 
     model = load(pinned(arguments.model), **shared.machine(arguments, arguments.sample))
     problems = Problems(arguments.on_problem)
-    photos, generated = read_photos(
-        arguments.format,
-        arguments.annotations,
-        arguments.images,
-        arguments.split,
-        arguments.count,
-        model.preprocessing.size,
-        problems,
-    )
+    photos, generated = _read_photos(arguments, model.preprocessing.size, problems)
     for sentence in problems.sentences:
         report(sentence)
     left_out: dict[str, str] = {}
-    scores = score(
-        model,
-        photos,
-        generated,
-        batch_size=arguments.batch_size,
-        left_out=left_out if arguments.on_problem == "skip" else None,
-        search=shared.search_options(arguments, model.search),
-    )
+    options: dict[str, Any] = {"search": shared.search_options(arguments, model.search)}
+    if arguments.on_problem == "skip":
+        options["left_out"] = left_out
+    scores = score(model, photos, generated, batch_size=arguments.batch_size, **options)
     for reason in left_out.values():
         report(reason)
     if left_out:
         report(f"{len(left_out):,} of {len(photos):,} photos could not be read and do not count")
     shared.write_scores(scores, arguments.json, arguments.csv)
     return 2 if left_out or len(problems) else 0
+
+
+def _read_photos(
+    arguments: argparse.Namespace, size: int, problems: Problems
+) -> tuple[list[Example], Grounding | None]:
+    """The first `--count` photos, and where the things are that words name, if they are generated.
+
+    size: of generated pictures, in pixels; no model was trained on these.
+    """
+    from captioner.data import shapes
+    from captioner.data.example import Example
+    from captioner.data.readers import read_splits
+    from captioner.vision.images import photo_files
+
+    if arguments.count is not None and arguments.count < 1:
+        raise UserError(f"--count {arguments.count} is not at least 1")
+    if arguments.format == "shapes":
+        config = shapes.ShapesConfig(image_size=size)
+        pictures = shapes.generate(arguments.count or 500, shapes.UNSEEN_SEED, config)
+        photos = shapes.shapes_examples(pictures)
+        names = [photo.image_id for photo in photos]
+        return photos, shapes.shapes_grounding(dict(zip(names, pictures, strict=True)))
+    if arguments.annotations is not None:
+        files = arguments.annotations, arguments.images
+        (photos,) = read_splits(arguments.format, *files, [arguments.split], problems)
+    else:
+        found = photo_files([arguments.images or "."], note=problems.notes.append)
+        photos = [Example(str(file), file) for file in found]
+    return photos[: arguments.count], None

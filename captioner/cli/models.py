@@ -9,11 +9,12 @@ from pathlib import Path
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.errors import CONTROLS, UserError
+from captioner.errors import CONTROLS, UserError, counted
 from captioner.files import check_files
 from captioner.model_folders import (
     CARD,
     GRAPHS,
+    MODEL,
     WEIGHTS,
     ModelFolder,
     is_address,
@@ -88,10 +89,14 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     outputs = [("--json", arguments.json), ("--out", arguments.out)]
     shared.check_outputs(outputs, arguments.overwrite)
 
+    from captioner.caption.folder import save_confidence
     from captioner.data.example import Problems
     from captioner.data.readers import read_splits
     from captioner.devices import fast_device
-    from captioner.runs.calibrate_model import calibrate_folder
+    from captioner.evaluation.calibration import calibrate
+    from captioner.evaluation.score import read_results
+    from captioner.loading import load
+    from captioner.runs.caption_scores import RESULTS
 
     problems = Problems(arguments.on_problem)
     splits = [arguments.training_split, *arguments.split]
@@ -101,17 +106,18 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     for sentence in problems.sentences:
         report(sentence)
     by_split = dict(zip(arguments.split, validation, strict=True))
-    device = fast_device(arguments.device)
-    scores = calibrate_folder(
-        folder,
-        training,
-        by_split,
-        device,
-        arguments.unsure_below,
-        arguments.batch_size,
-        note=report,
-        file=arguments.out,
-    )
+    results = folder.parent / RESULTS  # In a run: the photos that chose the epoch.
+    if folder.name == MODEL and results.is_file():
+        names = {photo.name for photos in validation for photo in photos}
+        if chosen := len(names & read_results(results).keys()):
+            photos = f"{counted(chosen, 'photo')} of {' and '.join(by_split)}"
+            advice = "its confidence may be too high; give photos that training did not use"
+            report(f"{photos} chose the epoch of this model: {advice}")
+    model = load(folder, fast_device(arguments.device))
+    limit, batch_size = arguments.unsure_below, arguments.batch_size
+    scores = calibrate(model, training, by_split, limit, batch_size)
+    assert model.confidence is not None  # Just fitted.
+    save_confidence(model.confidence, folder, arguments.out)
     shared.write_scores(scores, arguments.json)
     print(f"written into {arguments.out or folder}", flush=True)
     return 2 if len(problems) else 0

@@ -135,12 +135,12 @@ def run_features(arguments: argparse.Namespace) -> None:
       captioner features photos/ --out vectors         the store vectors/photos/
     """
     from captioner.devices import choose_device
-    from captioner.runs.features import extract_features, save_photo_features
-    from captioner.runs.read_recipe import read_recipe
+    from captioner.runs.features import extract_features
+    from captioner.runs.read_recipe import read_any_recipe
     from captioner.training.distributed import Processes
 
+    config, changes, photos = arguments.config, arguments.changes, None
+    if os.path.isdir(config):
+        photos, changes = config, ["features.folder=features", *changes]
     with Processes(choose_device(arguments.device)) as processes:
-        if os.path.isdir(arguments.config):
-            save_photo_features(arguments.config, arguments.changes, processes)
-        else:
-            extract_features(read_recipe(arguments.config, arguments.changes), processes)
+        extract_features(read_any_recipe(config, changes), processes, photos)

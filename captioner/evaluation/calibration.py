@@ -191,12 +191,9 @@ def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> Fig
     groups = {f"words, fifth {number}": rows for number, rows in fifths}
     groups |= {kind: np.flatnonzero(np.array(kinds) == kind) for kind in WORD_KINDS}
     groups["all words"] = np.arange(len(truth))
+    named = {name: rows for name, rows in groups.items() if len(rows)}
     observed = np.array(truth)
-    return {
-        name: _means(confidence, observed, rows, "words")
-        for name, rows in groups.items()
-        if len(rows)
-    }
+    return {name: _means(confidence, observed, rows, "words") for name, rows in named.items()}
 
 
 def _fifths(scores: FloatArray) -> list[IntArray]:

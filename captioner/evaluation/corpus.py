@@ -61,6 +61,12 @@ class Metric:
         return self.of_totals(self.terms.sum(axis=0))
 
 
+def scores_by_name(metrics: Iterable[Metric]) -> dict[str, float]:
+    """The scores of all captions together."""
+    pairs = (zip(one.names, one.scores.tolist(), strict=True) for one in metrics)
+    return dict(chain.from_iterable(pairs))
+
+
 class Corpus:
     """A tokenised caption and one or more references of each of I images, read once.
 

@@ -166,6 +166,11 @@ class WordMap:
     target: str = "none"  # Or "inside", or "outside".
 
 
+MASSES = ("mass", "share", "mass_centre_prior")
+HITS = ("pointing", "pointing_uniform", "pointing_centre_prior")
+"""Each of a word's own map, of even attention and of the centre prior."""
+
+
 def word_maps(
     image: ImageId,
     words: Sequence[str],
@@ -181,24 +186,20 @@ def word_maps(
     """
     maps = np.asarray(attention, dtype=np.float64)
     rows, columns = maps.shape[1:]
-    centre = centre_prior(rows, columns)
+    uniform, centre = np.ones((rows, columns)), centre_prior(rows, columns)
     triples = zip(words, entropy(maps).tolist(), targets or [None] * len(words), strict=True)
     records = []
     for place, (word, nats, target) in enumerate(triples):
-        measures: Figures = {}
+        record = WordMap(image, place, word, nats)
         if target is not None:
-            measures = {"target": "outside"}
+            record = replace(record, target="outside")
             if cells := target_cells(target, photo_size, region, (rows, columns)):
-                measures = {
-                    "target": "inside",
-                    "mass": float(mass_inside(maps[place], cells.coverage)),
-                    "share": float(cells.coverage.mean()),
-                    "mass_centre_prior": float(mass_inside(centre, cells.coverage)),
-                    "pointing": float(pointing(maps[place], cells.centres)),
-                    "pointing_uniform": float(cells.centres.mean()),
-                    "pointing_centre_prior": float(pointing(centre, cells.centres)),
-                }
-        records.append(WordMap(image, place, word, nats, **measures))
+                three = np.stack([maps[place], uniform, centre])
+                masses = mass_inside(three, cells.coverage).tolist()
+                hits = pointing(three, cells.centres).tolist()
+                measures: Figures = dict(zip((*MASSES, *HITS), [*masses, *hits], strict=True))
+                record = replace(record, target="inside", **measures)
+        records.append(record)
     return records
 
 
@@ -217,12 +218,12 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> Figures:
         "photos": len({word.image for word in maps}),
         "outside": sum(word.target == "outside" for word in words),
         "not_annotated": not_annotated,
-        "mass_inside": _means(maps, "mass", "share", "mass_centre_prior"),
-        "pointing_game": _means(maps, "pointing", "pointing_uniform", "pointing_centre_prior"),
+        "mass_inside": _means(maps, MASSES),
+        "pointing_game": _means(maps, HITS),
     }
 
 
-def _means(words: Sequence[WordMap], *fields: str) -> dict[str, float | None]:
+def _means(words: Sequence[WordMap], fields: Sequence[str]) -> dict[str, float | None]:
     """Means of the fields for the words' maps, for even attention and for the centre prior."""
     means: dict[str, float | None] = {}
     for name, field in zip(("attention", "uniform", "centre"), fields, strict=True):

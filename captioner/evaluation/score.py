@@ -38,6 +38,7 @@ from captioner.evaluation.corpus import (
     Metric,
     compare,
     confidence_intervals,
+    scores_by_name,
 )
 from captioner.files import composed, write_json
 from captioner.outcomes import Failed
@@ -73,8 +74,7 @@ class CaptionScores(Scores):
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
-        pairs = (zip(one.names, one.scores.tolist(), strict=True) for one in self.metrics)
-        return dict(chain.from_iterable(pairs))
+        return scores_by_name(self.metrics)
 
     def rows(self) -> list[Figures]:
         """A row an image, in order: `image_id`, `caption`, and the scores by name; None for NaN."""
@@ -104,18 +104,17 @@ class CaptionScores(Scores):
             intervals = {**renamed(intervals), "in brackets": about}
         parts = [figures_table(figures, intervals), *map(figures_table, sections)]
         if by_kind:
-            rows: list[Row] = [("content words", *by_kind["all"])]
-            rows += [(kind, *shares.values()) for kind, shares in by_kind.items()]
-            parts.append(text_table(rows))
+            header: Row = ("content words", *by_kind["all"])
+            kinds = [(kind, *shares.values()) for kind, shares in by_kind.items()]
+            parts.append(text_table([header, *kinds]))
         if comparison:
             first, second, scores = comparison.values()
-            rows = [("", "first", "second", "difference", f"{100 * confidence:g} %", "p bootstrap")]
-            rows += [(name, *row.values()) for name, row in renamed(scores).items()]
-            parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}")
+            header = ("", "first", "second", "difference", f"{100 * confidence:g} %", "p bootstrap")
+            rows = [(name, *row.values()) for name, row in renamed(scores).items()]
+            parts.append(f"first: {first}\nsecond: {second}\n{text_table([header, *rows])}")
         if few:
-            count = f"NOTE: {figures['images']:,} images"
-            fault = "are too few for intervals and p values to be evidence"
-            parts.append(f"{count} {fault}: there should be {FEW_IMAGES} at least")
+            note = f"NOTE: {figures['images']:,} images are too few for intervals and p values"
+            parts.append(f"{note} to be evidence: there should be {FEW_IMAGES} at least")
         return "\n\n".join(parts)
 
 
@@ -354,9 +353,9 @@ def read_results(path: File, images: Sequence[Example] = ()) -> dict[str, str]:
         if type(image_id) not in (int, str) or not isinstance(caption, str):
             raise UserError(f"{where} lacks image_id, a whole number or text, or caption, a text")
         name = str(image_id)
-        if name not in names:
-            matches = alike[composed(name)] or alike[composed(os.path.basename(name))]
-            name = min(matches) if len(matches) == 1 else name
+        matches = alike[composed(name)] or alike[composed(os.path.basename(name))]
+        if name not in names and len(matches) == 1:
+            name = min(matches)
         if name in captions:
             raise UserError(f"{where}: image {image_id!r} already has a caption")
         captions[name] = caption

@@ -188,10 +188,7 @@ def text_diversity(
     sentences = [tuple(tokens) for tokens in captions]
     count = len(sentences)
     distinct = set(sentences)
-    shares: dict[str, float] = {
-        "distinct_captions": len(distinct),
-        "distinct_share": len(distinct) / count,
-    }
+    shares = {"distinct_captions": len(distinct), "distinct_share": len(distinct) / count}
     if training is not None:
         known = set(map(tuple, training))
         shares["seen_in_training"] = sum(words in known for words in sentences) / count

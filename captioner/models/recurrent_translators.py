@@ -40,15 +40,9 @@ class RecurrentModel(TranslationModel):
         super().__init__()
         self.config: Any = config
         output_size = getattr(config, "output_size", config.hidden_size)  # Bahdanau's has its own.
-        self.embeddings = Embeddings(
-            source_size,
-            target_size,
-            embedding_size=config.embedding_size,
-            output_size=output_size,
-            tie=config.tie_embeddings,
-            scale=config.scale_embeddings,
-            dropout=config.dropout,
-        )
+        tie, scale, dropout = config.tie_embeddings, config.scale_embeddings, config.dropout
+        sizes = source_size, target_size, config.embedding_size, output_size
+        self.embeddings = Embeddings(*sizes, tie, scale, dropout)
         self.dropout = cpu.Dropout(config.dropout)
 
     def start(self, memory: Any) -> State:
@@ -117,9 +111,7 @@ class Bahdanau(RecurrentModel):
 
     def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
-        embedding = config.embedding_size
-        hidden = config.hidden_size
-        output = config.output_size
+        embedding, hidden, output = config.embedding_size, config.hidden_size, config.output_size
         self.encoder = RecurrentNetwork("gru", embedding, hidden, bidirectional=True)
         score = AdditiveScore(hidden, 2 * hidden, config.attention_size, bias=False)
         self.attention = Attention(score)
@@ -164,24 +156,16 @@ class Luong(RecurrentModel):
 
     def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
-        embedding = config.embedding_size
-        hidden = config.hidden_size
-        layers = config.layers
+        embedding, hidden, layers = config.embedding_size, config.hidden_size, config.layers
         size = hidden // 2 if config.bidirectional else hidden
-        self.encoder = RecurrentNetwork(
-            config.cell,
-            embedding,
-            size,
-            layers=layers,
-            dropout=config.dropout,
-            bidirectional=config.bidirectional,
-        )
+        dropout, both_ways = config.dropout, config.bidirectional
+        self.encoder = RecurrentNetwork(config.cell, embedding, size, layers, dropout, both_ways)
         if config.input_feeding:
             bottom = FedCell(config.cell, known_size=embedding, fed_size=hidden, hidden_size=hidden)
             above = [FedCell(config.cell, hidden, 0, hidden) for _ in range(1, layers)]
             self.cells = nn.ModuleList([bottom, *above])
         else:
-            self.decoder = RecurrentNetwork(config.cell, embedding, hidden, layers, config.dropout)
+            self.decoder = RecurrentNetwork(config.cell, embedding, hidden, layers, dropout)
         # Queries and values have one size.
         score = make_score(config.score, hidden, hidden, config.attention_size)
         is_predicted = config.attention == "local-p"
@@ -262,8 +246,7 @@ class GNMT(RecurrentModel):
 
     def __init__(self, config: GNMTConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
-        embedding = config.embedding_size
-        hidden = config.hidden_size
+        embedding, hidden = config.embedding_size, config.hidden_size
         above = range(2, config.layers + 1)
         self.bottom_encoder = RecurrentNetwork("lstm", embedding, hidden, bidirectional=True)
         self.encoders = nn.ModuleList(

@@ -35,14 +35,8 @@ class Transformer(TranslationModel):
             dropout=config.dropout,
             inner_dropout=config.dropout if inner is None else inner,
         )
-        self.embeddings = Embeddings(
-            source_size,
-            target_size,
-            embedding_size=size,
-            output_size=size,
-            tie=config.tie_embeddings,
-            scale=True,
-        )
+        tie = config.tie_embeddings
+        self.embeddings = Embeddings(source_size, target_size, size, size, tie, scale=True)
         self.encoder = nn.ModuleList(EncoderLayer(sizes) for _ in range(config.encoder_layers))
         self.decoder = DecoderStack(sizes, config.decoder_layers)
         norm = nn.LayerNorm if config.final_norm else nn.Identity

@@ -146,10 +146,9 @@ class TranslationModelConfig(Config):
     def _check(self) -> Self:
         names = [name for name, config in self if config is not None]
         if len(names) != 1:
-            listed = ", ".join(names) or "none"
-            raise ValueError(
-                f"one model of {', '.join(type(self).model_fields)} should be given, found {listed}"
-            )
+            known = ", ".join(type(self).model_fields)
+            found = ", ".join(names) or "none"
+            raise ValueError(f"one model of {known} should be given, found {found}")
         return self
 
     @property

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from captioner.arrays import Array
-from captioner.backends.torch_captions import TorchCaptions, make_decoder
-from captioner.caption.caption import Caption
+from captioner.backends.torch_captions import TorchCaptions, load_networks, make_decoder
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import save_model
 from captioner.data.example import Example
@@ -19,7 +18,7 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
 from captioner.files import write_json
-from captioner.model_folders import MODEL, VOCABULARY
+from captioner.model_folders import MODEL, VOCABULARY, ModelFolder, model_folder
 from captioner.models.caption_decoder import Standardisation
 from captioner.models.caption_losses import CaptioningLoss
 from captioner.models.reinforce import HardAttentionLoss, SelfCriticalLoss
@@ -31,7 +30,8 @@ from captioner.runs.caption_scores import REFERENCES, RESULTS, CaptionReward, sc
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import encoder_of, feature_stores
 from captioner.runs.photos import CaptionData, PixelRows, Rows, StoredRows, read_training
-from captioner.runs.start_model import Start
+from captioner.runs.start_model import copy_weights, first_words, origin_of_words
+from captioner.text.vocabulary import Vocabulary
 from captioner.training.distributed import Processes
 from captioner.training.loop import Generated, Validated
 from captioner.training.optimizer import ParameterGroups
@@ -95,11 +95,11 @@ class CaptionTask:
     def _pictures(self) -> dict[str, Array]:
         """Captions and maps of the first eight validation photos, for TensorBoard."""
         few = list(self.validation.values())[:8] if self.recipe.training.tensorboard else []
-        found = self.captioner.caption([each.source for each in few], on_error="skip")
+        found = self.captioner.caption([each.source for each in few])
         return {
             f"photos/{example.name}": np.asarray(caption.panels(caption.text))
             for example, caption in zip(few, found, strict=True)
-            if isinstance(caption, Caption) and caption.words
+            if caption.words
         }
 
     def save(self, folder: Path, captions: Sequence[str]) -> None:
@@ -108,9 +108,9 @@ class CaptionTask:
         examples = self.validation.values()
         names = [example.image_id for example in examples]
         write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
-        images = [{"id": e.image_id, "file_name": e.name} for e in examples]
-        texts = enumerate((e.image_id, text) for e in examples for text in e.captions)
-        rows = [{"id": id_, "image_id": image, "caption": text} for id_, (image, text) in texts]
+        images = [{"id": name, "file_name": str(name)} for name in names]
+        texts = [(example.image_id, text) for example in examples for text in example.captions]
+        rows = [{"id": n, "image_id": name, "caption": t} for n, (name, t) in enumerate(texts)]
         write_json(folder / REFERENCES, {"images": images, "annotations": rows})
 
 
@@ -124,9 +124,17 @@ def make_caption_task(
     """
     photos = read_training(recipe.data, recipe.validation.images)
     sentences = [*photos.counts(recipe.data.maximum_length), *photos.problems]
-    start = Start(recipe.start_from, folder if resumed else None)
-    vocabulary = start.vocabulary(photos.captions, recipe.minimum_count)
-    sentences.append(start.origin(vocabulary))
+    start, captions, name = None, photos.captions, recipe.start_from
+    if resumed:  # Its checkpoint has the weights.
+        vocabulary = Vocabulary.load(folder / VOCABULARY)
+    elif name is not None:
+        start = load_networks(ModelFolder(model_folder(name)))
+        vocabulary = first_words(start.vocabulary, captions, recipe.minimum_count)
+        sentences.append(origin_of_words(vocabulary, start.vocabulary, name))
+    else:
+        vocabulary = Vocabulary.build(captions, recipe.minimum_count)
+    if start is None:
+        sentences.append(f"vocabulary: {len(vocabulary):,} words")
     torch.manual_seed(recipe.training.seed)
     encoder = encoder_of(recipe.encoder)
     if recipe.encoder.weights != RANDOM:
@@ -136,17 +144,17 @@ def make_caption_task(
     make = partial(make_decoder, recipe.decoder, len(vocabulary))
     decoder = make_trainable(make, "this decoder")
     networks = TorchCaptions(encoder, decoder, vocabulary, recipe.preprocessing)
-    start.fill(networks, with_encoder=recipe.encoder.train)
+    if start is not None:
+        copy_weights(start, networks, with_encoder=recipe.encoder.train)
     loss = make_loss(networks, recipe, photos.train)
+    instances = None
+    if recipe.data.instances is not None:
+        instances = CocoInstances([recipe.data.instances])
+        instances.known_categories(read_synonyms())  # Refuses one without synonyms.
 
     def make_task(processes: Processes) -> CaptionTask:
         networks.to(processes.device)
         loss.to(processes.device)
-        instances = None
-        with processes.fail_together():
-            if recipe.data.instances is not None:
-                instances = CocoInstances([recipe.data.instances])
-                instances.known_categories(read_synonyms())  # Refuses one without synonyms.
         if processes.is_main:
             vocabulary.save(folder / VOCABULARY)
         train_rows, rows = make_rows(recipe, photos, networks.encoder, processes, folder)
@@ -154,16 +162,14 @@ def make_caption_task(
         validation = {row: photos.validation[row] for row in rows.readable}
         with processes.fail_together(), torch.no_grad():
             if not readable or len(validation) < 2:
-                raise UserError(
-                    f"{counted(len(readable), 'photo')} to train on and {len(validation)} to "
-                    "validate on are too few: CIDEr-D needs two"
-                )
+                found = f"{counted(len(readable), 'photo')} to train on and {len(validation)}"
+                raise UserError(f"{found} to validate on are too few: CIDEr-D needs two")
             standardisation = networks.decoder.standardisation
             if standardisation is not None and recipe.start_from is None and not resumed:
                 _fit_standardisation(standardisation, train_rows)
-        shape, workers = networks.map_shape, train_rows.workers
+        train, shape, workers = photos.train, networks.map_shape, train_rows.workers
         batches = CaptionBatches(
-            photos.train, readable, vocabulary, train_rows, recipe, instances, shape, workers
+            train, readable, vocabulary, train_rows, recipe, instances, shape, workers
         )
         digest = digest_of([(e.image_id, e.captions) for e in (*photos.train, *photos.validation)])
         order = list(validation)
@@ -216,8 +222,6 @@ def make_loss(
         return HardAttentionLoss(decoder, objective, trained)
     if objective.self_critical is None:
         return CaptioningLoss(decoder, objective, trained)
-    references = [example.words for example in train]
-    reward = CaptionReward(
-        references, networks.vocabulary, objective.self_critical, recipe.data.texts
-    )
+    words, references = networks.vocabulary, [example.words for example in train]
+    reward = CaptionReward(references, words, objective.self_critical, recipe.data.texts)
     return SelfCriticalLoss(decoder, objective, reward, trained)

@@ -158,17 +158,13 @@ class CaptioningRecipe(Section):
         mirrors = self.features.mirror
         augments = self.augmentation != Augmentation()
         if (mirrors and self.photos_in_step) or (augments and not self.photos_in_step):
-            raise ValueError(
-                "augmentation is for photos that are read in every step, by encoder.train or "
-                "features.store false, and features.mirror for stored features"
-            )
+            each_step = "augmentation is for photos that are read in every step"
+            raise ValueError(f"{each_step}, and features.mirror for stored features")
         if (self.objective.grounding > 0) != (self.data.instances is not None):
             raise ValueError("objective.grounding and data.instances need each other")
         if self.data.instances is not None and (mirrors or augments):
-            raise ValueError(
-                "objective.grounding has boxes of the photos as they are; features.mirror and "
-                "augmentation change them"
-            )
+            changing = "features.mirror and augmentation change them"
+            raise ValueError(f"objective.grounding has boxes of the photos as they are; {changing}")
         self.objective.check_selection(self.decoder.selection)
         return self
 

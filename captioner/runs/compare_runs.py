@@ -10,7 +10,7 @@ from pathlib import Path
 from captioner.data.parallel import read_rows
 from captioner.errors import UserError
 from captioner.evaluation import Figures, Scores
-from captioner.evaluation.corpus import Metric, compare, confidence_intervals
+from captioner.evaluation.corpus import Metric, compare, confidence_intervals, scores_by_name
 from captioner.evaluation.score import Scorer, score_results
 from captioner.evaluation.translations import bleu_metric
 from captioner.files import read_json
@@ -23,6 +23,7 @@ from captioner.tables import latex_table, text_table
 from captioner.training.run_log import LOG, best_record, read_log
 
 METRICS = {"BLEU", "BLEU-4", "CIDEr-D"}
+INTERVAL = "95 %"  # How the names of intervals end.
 
 
 @dataclass
@@ -57,8 +58,7 @@ class Run:
     def _score(self) -> None:
         files = [self.folder / name for name in (TRANSLATION_REFERENCES, TRANSLATIONS)]
         if os.path.exists(files[0]):
-            rows = read_rows(files)
-            references, translations = zip(*rows.values(), strict=True)
+            references, translations = zip(*read_rows(files).values(), strict=True)
             self.metrics = [bleu_metric(translations, references)]
             self.data = digest_of(references)
         elif os.path.exists(self.folder / REFERENCES):
@@ -67,10 +67,9 @@ class Run:
             self.metrics = scores.metrics
             self.data = digest_of([scores.image_ids, scores.corpus.references])
         intervals = confidence_intervals(self.metrics)
-        for metric in self.metrics:
-            for name, score in zip(metric.names, metric.scores.tolist(), strict=True):
-                if name in METRICS:
-                    self.figures |= {name: score, f"{name} 95 %": intervals[name]}
+        for name, score in scores_by_name(self.metrics).items():
+            if name in METRICS:
+                self.figures |= {name: score, f"{name} {INTERVAL}": intervals[name]}
 
     def compared(self, other: "Run") -> Figures:
         """The gains over another run of the same validation data, or a note on why not."""
@@ -81,7 +80,7 @@ class Run:
         for name, values in compare(self.metrics, other.metrics).items():
             if name in METRICS:
                 figures[f"{name} gain"] = values["difference"]
-                figures[f"{name} gain 95 %"] = values["interval"]
+                figures[f"{name} gain {INTERVAL}"] = values["interval"]
                 figures[f"{name} p"] = values["p_bootstrap"]
         return figures
 
@@ -105,23 +104,22 @@ class ComparedRuns(Scores):
     def latex(self) -> str:
         """The table for LaTeX; of `same_data`, the best scores are bold."""
         best: Figures = {}
-        for name in METRICS & self.runs[0].keys() if self.same_data else ():
-            scores = [run[name] for run in self.runs if run[name] is not None]
-            if scores:
-                best[name] = max(scores)
+        if self.same_data:
+            for name in METRICS & self.runs[0].keys():
+                best[name] = max(run[name] or 0.0 for run in self.runs)
         return latex_table(self.runs, best)
 
     def rows(self) -> list[Figures]:
         """The runs for CSV: an interval is two columns."""
-        cells = chain.from_iterable(run.items() for run in self.runs)
-        intervals = {name for name, value in cells if isinstance(value, tuple)}
-        rows: list[Figures] = [{} for _ in self.runs]
-        for row, run in zip(rows, self.runs, strict=True):
+        rows = []
+        for run in self.runs:
+            row: Figures = {}
             for name, value in run.items():
-                if name in intervals:
+                if name.endswith(INTERVAL):
                     row[f"{name} low"], row[f"{name} high"] = value or (None, None)
                 else:
                     row[name] = value
+            rows.append(row)
         return rows
 
 

@@ -18,8 +18,8 @@ from captioner.errors import UserError, counted
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
-from captioner.runs.photos import StoredRows, read_training
-from captioner.runs.read_recipe import read_any_recipe
+from captioner.runs.photos import read_training
+from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import to_mapping
 from captioner.training.batches import Loader
 from captioner.training.distributed import Processes
@@ -75,16 +75,16 @@ def feature_stores(
                 _fill(writer, recipe, encoder, splits[name], processes)
     with processes.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
-        for store in stores.values():
-            names = store.record.images
-            photos = {row % len(names) for row in store.unreadable}
-            if not photos:
-                continue
-            first = f"{names[min(photos)]} the first; touch those that can be read now"
-            if recipe.data.on_problem == "refuse":
-                advice = "or set data.on_problem to skip"
-                raise UserError(f"feature store {store.folder} lacks photos, {first}, {advice}")
-            print(f"left out {counted(len(photos), 'photo')} that could not be read, {first}")
+        for name, store in stores.items():
+            photos = {row % len(splits[name]) for row in store.unreadable}
+            if photos:
+                first = f"{splits[name][min(photos)].name} the first"
+                fault = f"{counted(len(photos), 'photo')} that could not be read, {first}"
+                advice = "touch those that can be read now"
+                if recipe.data.on_problem == "refuse":
+                    advice += ", or set data.on_problem to skip"
+                    raise UserError(f"feature store {store.folder} lacks {fault}; {advice}")
+                print(f"left out {fault}; {advice}")
     return stores
 
 
@@ -146,40 +146,27 @@ def _load_for_store(
 
 
 def extract_features(
-    recipe: CaptioningRecipe, processes: Processes, encoder: Encoder | None = None
+    recipe: CaptioningRecipe | TranslationRecipe, processes: Processes, photos: str | None = None
 ) -> dict[str, FeatureStore]:
-    """Fill the stores in `features.folder`; prints what is left out, and counts.
+    """Fill the stores `train` and `validation` in `features.folder`; prints problems and counts.
 
-    encoder: in place of the recipe's.
+    photos: a folder, for a store `photos` in place of these; its photos need no captions.
     """
     with processes.fail_together():
-        if recipe.photos_in_step or recipe.features.folder is None:
-            needed = "whose features.store is true and encoder.train false"
-            raise UserError(f"no folder for features: give --out, or a config {needed}")
-        train, validation, problems = read_training(recipe.data, recipe.validation.images)
-        print("".join(f"{sentence}\n" for sentence in problems), end="")
+        if not isinstance(recipe, CaptioningRecipe) or recipe.photos_in_step:
+            raise UserError("features need a captioner's config with a store and a fixed encoder")
+        if recipe.features.folder is None:
+            raise UserError("no folder for features: give --out, or set features.folder")
+        if photos is not None:
+            splits = {"photos": [Example(f"{photo}", photo) for photo in photo_files([photos])]}
+        else:
+            train, validation, problems = read_training(recipe.data, recipe.validation.images)
+            print("".join(f"{sentence}\n" for sentence in problems), end="")
+            splits = {"train": train, "validation": validation}
         torch.manual_seed(recipe.training.seed)  # As in training.
-        encoder = (encoder or encoder_of(recipe.encoder)).to(processes.device)
-    splits = {"train": train, "validation": validation}
+        encoder = encoder_of(recipe.encoder).to(processes.device)
     stores = feature_stores(recipe, encoder, splits, processes)
     for name, store in stores.items():
         count = store.record.rows - len(store.unreadable)
         print(f"{name}: {counted(count, 'image')} in {store.folder}")
     return stores
-
-
-def save_photo_features(photos: str, changes: Sequence[str], processes: Processes) -> None:
-    """Fill the store `photos` with the annotation vectors of a folder, which needs no captions.
-
-    It is in `features.folder`, by default `features`. changes: of the recipe that adapts a model,
-    whose encoder it is; see `read_any_recipe`.
-    """
-    recipe = read_any_recipe(photos, changes)
-    assert isinstance(recipe, CaptioningRecipe)  # Of a folder.
-    folder = recipe.features.folder or Path("features")
-    recipe = recipe.replace(features=recipe.features.replace(folder=folder))
-    examples = [Example(f"{photo}", photo) for photo in photo_files([photos])]
-    encoder = encoder_of(recipe.encoder).to(processes.device)
-    store = feature_stores(recipe, encoder, {"photos": examples}, processes)["photos"]
-    if processes.is_main:
-        print(f"{counted(len(StoredRows(store).readable), 'image')} in {store.folder}")

@@ -4,7 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,39 +61,31 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
     files = [(data.annotations, [data.train, data.validation])]
     if other_file is not None:
         files = [(data.annotations, [data.train]), (other_file, [data.validation])]
-    examples_of_splits = []
-    sentences = []
+    examples_of_splits, sentences = [], []
     for file, splits in files:
-        problems = Problems(
-            data.on_problem,
-            skipping=IN_TRAINING,
-            naming_images="--set data.images=...",
-            by_captioner=data.captions_by_captioner,
-            draws_splits=other_file is None,
-        )
+        problems = Problems(data.on_problem, skipping=IN_TRAINING)
+        problems.naming_images = "--set data.images=..."
+        problems.by_captioner = data.captions_by_captioner
+        problems.draws_splits = other_file is None
         examples_of_splits += read_splits(data.format, file, data.images, splits, problems)
         sentences += problems.sentences
     train, validation = examples_of_splits
-    place = partial(_place, cache(real_path))
-    places = set(map(place, validation))
-    if shared := sorted(example.name for example in train if place(example) in places):
-        raise UserError(
-            f"the training and the validation split share {counted(len(shared), 'photo')}, "
-            f"{shared[0]!r} among them; give the validation photos as another split "
-            "(data.validation) or file (data.validation_annotations)"
-        )
+    real_folder = cache(real_path)
+    places = {_place(example.source, real_folder) for example in validation}
+    if shared := [each.name for each in train if _place(each.source, real_folder) in places]:
+        photos = f"{counted(len(shared), 'photo')}, {min(shared)!r} among them"
+        advice = "give others as data.validation (split) or data.validation_annotations (file)"
+        raise UserError(f"the training and the validation split share {photos}; {advice}")
     return CaptionData(train, validation[:few], sentences)
 
 
-def _place(real_folder: Callable[[str], str], example: Example) -> object:
+def _place(source: object, real_folder: Callable[[Path], str]) -> object:
     """Tells photos of one name apart: the file, or the place in a shard."""
-    path = example.source
-    if not isinstance(path, Path):
-        return path
-    if os.path.islink(path):
-        return real_path(path)
-    folder, name = os.path.split(path)
-    return os.path.join(real_folder(folder), os.path.normcase(name))
+    if not isinstance(source, Path):
+        return source
+    if os.path.islink(source):
+        return real_path(source)
+    return os.path.join(real_folder(source.parent), os.path.normcase(source.name))
 
 
 Part = slice | list[int]  # Of rows.

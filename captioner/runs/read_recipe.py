@@ -34,22 +34,21 @@ def read_any_recipe(
         mapping = read_mapping(FINE_TUNING)
         mapping["data"] = {"format": format, "annotations": str(path)}
         return captioning_recipe(with_changes(mapping, changes), f"data {path}")
-    unknown = f"{path} is neither a config (.yaml, .yml, .json) nor captions: these are {KNOWN}"
     suffix = Path(path).suffix.lower()
-    if suffix not in (".yaml", ".yml", ".json", ""):
-        raise UserError(unknown)
-    mapping = read_mapping(path, changes)
-    where = f"config {path}"
-    fields = mapping if isinstance(mapping, dict) else {"task": None}
-    if suffix == ".json" and not fields.keys() & {*CaptioningRecipe.model_fields, "task"}:
-        raise UserError(unknown)
-    task = fields.get("task")
+    is_config = suffix in (".yaml", ".yml", ".json", "")
+    mapping = read_mapping(path, changes) if is_config else {}
+    fields = mapping if isinstance(mapping, dict) else {}
+    if suffix == ".json":
+        is_config = not fields.keys().isdisjoint({*CaptioningRecipe.model_fields, "task"})
+    if not is_config:
+        kinds = f"a config (.yaml, .yml, .json) nor captions: these are {KNOWN}"
+        raise UserError(f"{path} is neither {kinds}")
+    where, task = f"config {path}", fields.get("task")
     if task == TASK:
         return from_mapping(TranslationRecipe, mapping, where)
     if task is not None:
-        raise UserError(
-            f"{where}: task {shown(task)} is not {TASK!r}; leave it out for a captioner"
-        )
+        needed = f"is not {TASK!r}; leave it out for a captioner"
+        raise UserError(f"{where}: task {shown(task)} {needed}")
     return captioning_recipe(mapping, where)
 
 
@@ -76,12 +75,10 @@ def with_model_sections(mapping: JsonObject) -> JsonObject:
     of_encoder = ["encoder", "preprocessing"]
     of_start = [*of_encoder, "decoder", "search"]
     for source, sections in ((weights, of_encoder), (mapping.get("start_from"), of_start)):
+        if not isinstance(source, str):
+            continue
         with contextlib.suppress(UserError):  # Its reader reports what is missing.
-            if not isinstance(source, str):
-                continue
             folder = ModelFolder(model_folder(source))
-            if folder.kind != "captioner":
-                continue
             model = to_mapping(folder.read("captioner", ModelConfig))
             model["encoder"]["weights"] = str(folder.path)
             for name in sections:
@@ -123,8 +120,7 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Json:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
         reason = reason if mark is None else f"line {mark.line + 1}: {reason}"
-        language = "JSON" if Path(path).suffix.lower() == ".json" else "YAML"
-        raise UserError(f"{path} is not valid {language} ({reason})") from None
+        raise UserError(f"{path} is not valid YAML ({reason})") from None
     return with_changes(mapping, changes)
 
 
@@ -166,14 +162,12 @@ class _Loader(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: dict[str, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
-        first: dict[str, yaml.Node] = {}
+        names = set()
         for key, _ in node.value:
-            other = first.setdefault(str(key.value), key)
-            if other is not key:
-                problem = (
-                    f"{shown(key.value)} is given twice, first in line {other.start_mark.line + 1}"
-                )
+            if str(key.value) in names:
+                problem = f"{shown(key.value)} is given twice"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            names.add(str(key.value))
         return node
 
 

@@ -5,73 +5,48 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import nn
 
 import captioner
 from captioner.errors import CONTROLS, UserError
 from captioner.files import lock, read_json, remove_temporaries, write_json, write_text
 from captioner.model_folders import CARD, MODEL, SCORES_FILE
 from captioner.runs.batches import chunks
-from captioner.runs.caption_task import make_caption_task
+from captioner.runs.caption_task import CaptionTask, make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.translation_task import TranslationRecipe, make_translation_task
+from captioner.runs.translation_task import (
+    TranslationRecipe,
+    TranslationTask,
+    make_translation_task,
+)
 from captioner.schema import flat, from_mapping, to_mapping
-from captioner.training.batches import AnyBatches
 from captioner.training.checkpoint import CHECKPOINT, Position, read_checkpoint
 from captioner.training.distributed import Processes
-from captioner.training.loop import Generated, Trainer, Validated, Validation
-from captioner.training.optimizer import ParameterGroups, make_optimizer
+from captioner.training.loop import Trainer, Validated, Validation
+from captioner.training.optimizer import make_optimizer
 from captioner.training.run_log import best_record, read_log, summary_writer
 
 Recipe = CaptioningRecipe | TranslationRecipe
 
 
-class Task(Protocol):
-    """A model on its device, with its data.
+Task = CaptionTask | TranslationTask
+"""A model on its device, with its data.
 
-    kind, pipeline_tag: of the model, for its card, which also has the sentences of `data`.
-    order: the rows to validate on. digest: of the training and validation data.
-    """
-
-    kind: str
-    pipeline_tag: str
-    data: list[str]
-    order: list[int]
-    digest: str
-
-    @property
-    def recipe(self) -> Recipe:
-        """The config of the run."""
-
-    @property
-    def loss(self) -> nn.Module:
-        """Has `loss(batch)`, as `captioner.training.loop.Trainer` takes it."""
-
-    @property
-    def batches(self) -> AnyBatches:
-        """The training data."""
-
-    @property
-    def parameter_groups(self) -> ParameterGroups | None:
-        """Groups of the optimiser; None for all parameters in one."""
-
-    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[Generated]:
-        """Generate texts for batches of the rows of `order`, and measure their references."""
-
-    def score(self, texts: list[str]) -> Validated:
-        """Score the texts of all rows of `order`."""
-
-    def save(self, folder: Path, texts: Sequence[str]) -> None:
-        """Save the model, and the texts that were scored, in the folder of a run."""
+recipe: the config. loss: has `loss(batch)`, as `captioner.training.loop.Trainer` takes it. batches:
+    the training data. parameter_groups: of the optimiser; None for all parameters in one.
+order: the rows to validate on. digest: of the training and validation data.
+generate: texts for batches of these rows, and the cross-entropy of their references. score: that of
+    the texts of all rows. save: the model and these texts, in the folder of a run.
+kind, pipeline_tag: of the model, for its card, which also has the sentences of `data`.
+"""
 
 
 RECIPE_FILE = "config.json"  # File in a run's folder: its recipe.
@@ -117,8 +92,12 @@ def train_run(
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
             stack.callback(gc.unfreeze)
-            with _without_collection():
+            gc.disable()  # To search millions of objects takes a third of reading COCO's captions.
+            try:
                 make_task = TASKS[type(recipe)](recipe, folder, resumed)
+            finally:
+                gc.freeze()
+                gc.enable()
         with processes.fail_together():
             if processes.is_main:
                 stack.enter_context(lock(folder / ".lock", f"run {folder}"))
@@ -140,37 +119,14 @@ def train_run(
         run_validation = partial(validate, task, processes)
         validation = Validation(run_validation, recipe.validation.score, keep, before=is_started)
         optimizer = make_optimizer(task.loss, settings, task.parameter_groups)
+        data, origin = task.batches, origin_of(task, processes)
         trainer = Trainer(
-            task.loss,
-            task.batches,
-            settings,
-            folder,
-            optimizer,
-            processes,
-            validation,
-            origin_of(task, processes),
-            resume,
+            task.loss, data, settings, folder, optimizer, processes, validation, origin, resume
         )
         position = trainer.train()
         if processes.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """No garbage collection of what the block makes.
-
-    To search the millions of objects of COCO's captions takes a third of their reading.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
 
 
 def validate(task: Task, processes: Processes) -> Validated:
@@ -227,27 +183,31 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, world_size: int) ->
     except UserError as error:
         reason = f"a run of another task or by another version: {error}"
         raise UserError(f"cannot resume {folder}, {reason}") from None
-    before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
-    reasons = dict.fromkeys((before.keys() | now.keys()) - {*CHANGEABLE}, "")
     position, _ = read_checkpoint(folder / CHECKPOINT, world_size)
-    reasons |= _why_epochs_stay(saved, position)
-    for name in sorted(reasons):
+    before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
+    fixed = (before.keys() | now.keys()) - {*CHANGEABLE}
+    if _depends_on_epochs(saved, position):
+        fixed |= {"training.epochs"}
+    for name in sorted(fixed):
         if before.get(name) != now.get(name):
-            was = f"it was made with {name} {before.get(name)!r}, not {now.get(name)!r}"
+            was = (
+                f"what it did so far depends on {name} {before.get(name)!r}, not {now.get(name)!r}"
+            )
             advice = f"give its own config, {path}, or --start-from {folder} with another --out"
-            raise UserError(f"cannot resume {folder}: {was}{reasons[name]}; {advice}")
+            raise UserError(f"cannot resume {folder}: {was}; {advice}")
     return position
 
 
-def _why_epochs_stay(recipe: Recipe, position: Position) -> dict[str, str]:
-    """Why a run with other epochs would have been another one so far; empty if it would not."""
-    settings, name = recipe.training, "training.epochs"
+def _depends_on_epochs(recipe: Recipe, position: Position) -> bool:
+    """Whether a run of more epochs would have differed so far.
+
+    The cosine and scheduled sampling follow their number; and only the last epoch is validated
+    between those of `validate_every`.
+    """
+    settings = recipe.training
     is_sampled = isinstance(recipe, CaptioningRecipe) and recipe.objective.scheduled_sampling > 0
-    if is_sampled or settings.schedule == "cosine":
-        return {name: ", and its schedule (cosine, scheduled sampling) follows their number"}
-    if position.epoch == settings.epochs and position.epoch % settings.validate_every:
-        return {name: f", and only as the last was epoch {position.epoch} validated"}
-    return {}
+    was_last = position.epoch == settings.epochs and position.epoch % settings.validate_every > 0
+    return is_sampled or was_last or settings.schedule == "cosine"
 
 
 def _report(task: Task, folder: Path, epochs: int) -> None:
@@ -268,9 +228,7 @@ def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -
     """Write the card beside the best model of a run's folder, kept after this epoch."""
     recipe = task.recipe
     score = recipe.validation.score
-    origin = ""
-    if isinstance(recipe, CaptioningRecipe) and recipe.start_from is not None:
-        origin = f", started from {recipe.start_from}"
+    origin = f", started from {recipe.start_from}" if recipe.start_from else ""
     when = f"after epoch {epoch}" if epoch else "before training"
     before = [record for record in read_log(folder, score) if record["epoch"] == 0]
     settings = flat(recipe.model_dump(mode="json", exclude_defaults=True))

@@ -1,16 +1,12 @@
 """The model that a run starts from: its words and weights."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
-from pathlib import Path
 
 import torch
 
-from captioner.backends.torch_captions import TorchCaptions, load_networks
+from captioner.backends.torch_captions import TorchCaptions
 from captioner.errors import UserError
-from captioner.model_folders import VOCABULARY, ModelFolder, model_folder
 from captioner.module_weights import fill
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
@@ -20,52 +16,17 @@ packaged model knows 93 to 95 % of the words of English captions (COCO, Multi30k
 French and German ones."""
 
 
-@dataclass(frozen=True)
-class Start:
-    """The start of a captioner: nothing, another model, or the words of a resumed run.
-
-    name: of the model, as in `start_from`. run: the resumed run, whose checkpoint has the weights.
-    """
-
-    name: str | None
-    run: Path | None = None
-
-    @cached_property
-    def model(self) -> TorchCaptions | None:
-        """The model of `name`; None on resuming, since the run has its words and weights."""
-        if self.name is None or self.run is not None:
-            return None
-        return load_networks(ModelFolder(model_folder(self.name)))
-
-    def vocabulary(self, captions: Sequence[Sequence[str]], minimum_count: int) -> Vocabulary:
-        """The words to train on."""
-        if self.run is not None:
-            return Vocabulary.load(self.run / VOCABULARY)
-        if self.model is not None:
-            return first_words(self.model.vocabulary, captions, minimum_count)
-        return Vocabulary.build(captions, minimum_count)
-
-    def origin(self, vocabulary: Vocabulary) -> str:
-        """A sentence on the words to train on: those of the model, and new ones."""
-        if self.model is None:
-            return f"vocabulary: {len(vocabulary):,} words"
-        known = self.model.vocabulary
-        if not vocabulary.extends(known):
-            return (
-                f"vocabulary: {len(vocabulary):,} words of the captions alone: {self.name} knows "
-                "less than a third of what they say, so that another language is learned, better "
-                "from a thousand captions or more"
-            )
-        sentence = f"vocabulary: {len(known):,} words of {self.name}"
-        if new := vocabulary.words[len(known) :]:
-            more = ", ..." if len(new) > 8 else ""
-            sentence += f" and {len(new):,} new: {', '.join(new[:8])}{more}"
-        return sentence
-
-    def fill(self, networks: TorchCaptions, with_encoder: bool) -> None:
-        """Set the first weights."""
-        if self.model is not None:
-            copy_weights(self.model, networks, with_encoder)
+def origin_of_words(vocabulary: Vocabulary, known: Vocabulary, name: str) -> str:
+    """A sentence on the words to train on: those that the model `name` knows, and new ones."""
+    if not vocabulary.extends(known):
+        alone = f"vocabulary: {len(vocabulary):,} words of the captions alone"
+        advice = "another language is learned, better from a thousand captions or more"
+        return f"{alone}: {name} knows less than a third of what they say, so that {advice}"
+    sentence = f"vocabulary: {len(known):,} words of {name}"
+    if new := vocabulary.words[len(known) :]:
+        more = ", ..." if len(new) > 8 else ""
+        sentence += f" and {len(new):,} new: {', '.join(new[:8])}{more}"
+    return sentence
 
 
 def first_words(
@@ -77,10 +38,8 @@ def first_words(
         return start.extended(captions, minimum_count)
     words = Vocabulary.build(captions, minimum_count)
     if len(words) == len(SPECIAL_WORDS):
-        raise UserError(
-            "start_from knows less than a third of what the captions say, and they are too few to "
-            "learn another language from: give a thousand or more"
-        )
+        fault = "start_from knows less than a third of what the captions say, and they are too few"
+        raise UserError(f"{fault} to learn another language from: give a thousand or more")
     return words
 
 

@@ -222,8 +222,7 @@ def make_translation_task(
         *validation_problems.sentences,
         f"vocabulary: {len(source):,} source and {len(target):,} target tokens",
     ]
-    learned = () if resumed or start else (("source", source), ("target", target))
-    for side, vocabulary in learned:
+    for side, vocabulary in (("source", source), ("target", target)):
         pieces = tokens_per_word(vocabulary, [getattr(pair, side) for pair in training[:MEASURED]])
         if pieces > MANY_TOKENS:
             many = f"{side}: {pieces:.1f} tokens a word, where {MANY_TOKENS} are many"

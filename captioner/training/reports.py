@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -27,14 +27,13 @@ class StepReports:
     `UNSEEN_STEPS`, since a GPU runs ahead of what is read from it. Under a scaler (float16) it is
     one only below a scale of 1: the scaler leaves the step out.
 
-    position: read, to say where a step failed. last_loss: of this process's last part.
+    position: read, to say where a step failed.
     """
 
     parameters: Sequence[nn.Parameter]
     scaler: torch.amp.GradScaler
     processes: Processes
     position: Position
-    last_loss: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         self.device = self.parameters[0].device
@@ -48,7 +47,6 @@ class StepReports:
         """Take the report of a part of the current step. share: of the batch's examples."""
         report = {name: value.detach() for name, value in report.items()}
         self._unseen.append((self.position.step, report, share))
-        self.last_loss = report["loss"]
 
     def add_norm(self, norm: Tensor) -> None:
         """Take the norm of the current step's gradient, the same in all processes.
@@ -83,11 +81,9 @@ class StepReports:
         is_ours = isinstance(error, UserError)
         step = self.position.step
         if not is_ours and is_memory_error(error):
-            return UserError(
-                f"there is not enough memory on {self.device} for {self._place(step)}: lower "
-                "training.batch_size (data.batch_tokens of translation), or cut the steps into "
-                "parts by training.accumulate"
-            )
+            fault = f"there is not enough memory on {self.device} for {self._place(step)}"
+            smaller = "lower training.batch_size (data.batch_tokens of translation)"
+            return UserError(f"{fault}: {smaller}, or cut the steps by training.accumulate")
         if _NAN_ERROR in str(error) or not (is_ours or self._has_sound_weights()):
             return self._failure(f"the model's output {_NOT_FINITE}", step)
         return error

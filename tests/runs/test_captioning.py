@@ -4,14 +4,13 @@ import json
 import math
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from run_samples import Config, assert_same_tensors, merged, recipe_of, save_encoder
+from run_samples import Config, recipe_of, save_encoder
 from safetensors.torch import load_file
-from samples import Output, Patch, log_of, save_photo, write_captions
+from samples import Output, log_of, save_photo, write_captions
 
 import captioner
 from captioner.backends.torch_captions import load_networks
@@ -26,7 +25,6 @@ from captioner.models.caption_losses import (
     ObjectiveConfig,
     SelfCriticalConfig,
 )
-from captioner.runs import caption_task
 from captioner.runs.caption_scores import (
     CaptionReward,
     content_words_reward,
@@ -35,7 +33,6 @@ from captioner.runs.caption_scores import (
 )
 from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
 from captioner.runs.photos import read_training
-from captioner.runs.read_recipe import captioning_recipe
 from captioner.runs.run import train_run
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.token_batches import collate_captions
@@ -45,7 +42,6 @@ from captioner.vision.feature_store import FeatureStore
 from captioner.vision.images import load_image
 
 KEPT = Path("model", "model.safetensors")
-TRANSFORMER = {"kind": "transformer", "embedding_size": 8, "heads": 2, "inner_size": 8, "layers": 1}
 
 
 def test_a_run_leaves_a_model_its_scores_and_its_captions(config: Config, tmp_path: Path) -> None:
@@ -96,53 +92,6 @@ def test_the_log_says_what_makes_a_run_and_what_it_costs(
     assert 0 < epoch["seconds"] < epoch["total_seconds"] < 60
     assert epoch["examples_per_second"] == pytest.approx(12 / epoch["seconds"])
     assert 1e7 < epoch["memory"] < 1e11
-
-
-def test_a_self_critical_run_starts_from_a_soft_one(config: Config, tmp_path: Path) -> None:
-    first = merged(config, training={"epochs": 1})
-    first["decoder"] = {**TRANSFORMER, "standardise": True}
-    soft = captioning_recipe(first, "recipe")
-    train_run(soft, tmp_path / "soft")
-    del first["decoder"]
-    critical = {"self_critical": {"samples": 3, "maximum_length": 6}}
-    then = {**first, "start_from": str(tmp_path / "soft"), "objective": critical}
-    recipe = captioning_recipe(then, "recipe")
-    assert recipe.decoder == soft.decoder
-    train_run(recipe, tmp_path / "critical")
-    record = log_of(tmp_path / "critical")[-1]
-    assert record.keys() >= {"train_reward", "train_length", "train_finished"}
-    assert record["step"] == 2  # Six photos in batches of four.
-
-
-def test_a_run_without_a_store_is_the_one_with_it(config: Config, tmp_path: Path) -> None:
-    """But for the store's rounding to float16, where all captions are in one batch."""
-    alike = {"training": {"batch_size": 12}, "decoder": {"dropout": 0.0}}
-    without = recipe_of(config, features={"store": False}, **alike)
-    train_run(without, tmp_path / "without")
-    train_run(recipe_of(config, **alike), tmp_path / "with")
-    assert not (tmp_path / "without" / "features").exists()
-    for ours, theirs in zip(log_of(tmp_path / "without"), log_of(tmp_path / "with"), strict=True):
-        assert ours["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-3)
-    # The encoder is not part of what is trained.
-    last = load_file(tmp_path / "without" / "last.safetensors")
-    assert not any(name.startswith("model.encoder.") for name in last)
-
-
-@pytest.mark.parametrize("store", [True, False])
-def test_steps_loaded_by_processes_are_those_loaded_in_the_run(
-    config: Config, tmp_path: Path, monkeypatch: Patch, store: bool
-) -> None:
-    """As for a GPU; with augmentation where photos are read in the step."""
-    changes: dict[str, Any] = {"features": {"store": store, "mirror": store}}
-    if not store:
-        changes["augmentation"] = {"crop": 0.5, "mirror": True}
-    recipe = recipe_of(config, **changes)
-    train_run(recipe, tmp_path / "alone")
-    monkeypatch.setattr(caption_task, "loading_workers", lambda device, ranks: 2)
-    train_run(recipe, tmp_path / "loaded")
-    assert_same_tensors(tmp_path / "loaded", tmp_path / "alone")
-    results = [(tmp_path / name / "results.json").read_text() for name in ("alone", "loaded")]
-    assert results[0] == results[1]
 
 
 def test_vectors_are_standardised_by_training_photos(config: Config, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,82 +12,13 @@ from samples import Output, Patch, log_of
 from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.evaluation.corpus import compare, confidence_intervals
-from captioner.evaluation.score import CaptionScores, evaluate_captions
+from captioner.evaluation.score import evaluate_captions
 from captioner.runs.compare_runs import compare_runs
 from captioner.runs.run import train_run
 from captioner.training.run_log import best_record
 
 REFERENCES = [[f"photo of the number {number}", "a photo of a colour"] for number in (6, 7)]
-
-
-def write_captions(folder: Path, *captions: str) -> CaptionScores:
-    """Replace the captions of a run, which has hardly learned."""
-    records = zip(("6.png", "7.png"), captions, strict=True)
-    results = [{"image_id": name, "caption": caption} for name, caption in records]
-    (folder / "results.json").write_text(json.dumps(results))
-    return evaluate_captions(captions, REFERENCES)
-
-
-def test_runs_are_compared(
-    config: Config, tmp_path: Path, monkeypatch: Patch, capsys: Output, refused: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, rate in (("b", 0.01), ("a", 2e-5)):
-        changes = {"training": {"learning_rate": rate, "epochs": 2}}
-        train_run(recipe_of(config, **changes), Path("runs", name))
-    shutil.copytree("runs/a", "runs/of an earlier version")
-    Path("runs/of an earlier version/references.json").unlink()
-    ours = write_captions(Path("runs/a"), "a photo of the number 6", "a photo of a colour")
-    theirs = write_captions(Path("runs/b"), "a photo of a dog", "two dogs")
-    first, second, old = rows = compare_runs(["runs", "runs/a"], "runs/b").runs
-    names = ("a", "b", "of an earlier version")
-    assert [row["run"] for row in rows] == [str(Path("runs", name)) for name in names]
-    differing = [*first][1 : [*first].index("epoch")]
-    assert differing == ["training.learning_rate"]  # As it is written, not rounded.
-    rates = [row["training.learning_rate"] for row in rows]
-    assert rates == ["2e-05", "0.01", "2e-05"]
-    log = log_of(Path("runs/a"))
-    best = best_record(log, "CIDEr-D")
-    assert (first["epoch"], first["perplexity"]) == (best["epoch"], best["perplexity"])
-    assert 0 < first["minutes"] < 1
-    intervals = confidence_intervals(ours.metrics)
-    differences = compare(ours.metrics, theirs.metrics)
-    for name in ("BLEU-4", "CIDEr-D"):
-        assert first[name] == ours.by_name()[name]
-        assert first[f"{name} 95 %"] == intervals[name]
-        assert first[f"{name} gain"] == differences[name]["difference"] > 0
-        assert first[f"{name} gain 95 %"] == differences[name]["interval"]
-        assert first[f"{name} p"] == differences[name]["p_bootstrap"]
-        assert (second[f"{name} gain"], second[f"{name} p"]) == (0.0, 1.0)
-        assert old[f"{name} 95 %"] is old[f"{name} gain"] is None
-    assert [row["note"] for row in rows] == [
-        None,
-        None,
-        f"not compared with {Path('runs/b')}: it kept no references",
-    ]
-    assert old["CIDEr-D"] == best["CIDEr-D"]
-    capsys.readouterr()
-    assert main(["runs", "runs"]) == 0
-    header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split("  ")[0] == "run"
-    assert len(lines) == 3
-    assert "gain" not in header
-    Path("empty").mkdir()
-    needs = "no folder of a run here, which has log.jsonl and config.json"
-    nothing = ["empty", "nowhere", "runs/x*", "runs/a/log.jsonl"]
-    assert refused(["runs", *nothing]).endswith(f": {', '.join(nothing)}: {needs}")
-    assert main(["runs", "runs/a", *nothing]) == 2
-    printed = capsys.readouterr()
-    assert len(printed.out.splitlines()) == 2
-    assert printed.err == "".join(f"captioner: {name}: {needs}\n" for name in nothing)
-    for name, why in (
-        ("nowhere", "config of the run nowhere"),
-        ("runs/of an earlier version", "it kept no ref"),
-    ):
-        sentence = refused(["runs", "runs", "--against", name])
-        assert f"--against {name} is no run to compare with: {why}" in sentence
-    Path("runs/of an earlier version/config.json").write_text("[]")
-    assert compare_runs(["runs/of an earlier version"]).runs[0]["run"]
+GOOD, BAD = ["a photo of the number 6", "a photo of a colour"], ["two dogs", "a photo of a dog"]
 
 
 def made_run(folder: str, references: list[list[str]], captions: list[str], **config: Any) -> None:
@@ -113,11 +43,41 @@ def made_run(folder: str, references: list[list[str]], captions: list[str], **co
 def made_runs(tmp_path: Path, monkeypatch: Patch) -> None:
     """Two runs of the same validation photos, one of others, one that is damaged."""
     monkeypatch.chdir(tmp_path)
-    good, bad = ["a photo of the number 6", "a photo of a colour"], ["two dogs", "a photo of a dog"]
-    made_run("runs/50%_a&b", REFERENCES, good, seed=1)
-    made_run("runs/other", [["one"], ["two"], ["three"]], ["one", "two", "four"], seed=2)
-    made_run("runs/plain", REFERENCES, bad, seed=3)
-    made_run("runs/torn", REFERENCES, bad, seed=4)
+    made_run("runs/50%_a&b", REFERENCES, GOOD, rate=2e-5)
+    made_run("runs/other", [["one"], ["two"], ["three"]], ["one", "two", "four"], rate=0.01)
+    made_run("runs/plain", REFERENCES, BAD, rate=0.01)
+    made_run("runs/torn", REFERENCES, BAD, rate=0.01)
+
+
+def test_a_run_of_captions_is_in_the_table(config: Config, tmp_path: Path) -> None:
+    train_run(recipe_of(config), tmp_path / "run")
+    found = json.loads((tmp_path / "run" / "results.json").read_text())
+    scores = evaluate_captions([record["caption"] for record in found], REFERENCES)
+    (row,) = compare_runs([str(tmp_path), str(tmp_path / "run")]).runs
+    best = best_record(log_of(tmp_path / "run"), "CIDEr-D")
+    assert (row["epoch"], row["perplexity"]) == (best["epoch"], best["perplexity"])
+    assert row["CIDEr-D"] == scores.by_name()["CIDEr-D"]
+    assert 0 < row["minutes"] < 1
+
+
+@pytest.mark.usefixtures("made_runs")
+def test_scores_and_gains_are_those_of_the_captions() -> None:
+    Path("runs/torn/references.json").unlink()  # As of an earlier version.
+    good, _, plain, old = rows = compare_runs(["runs"], "runs/plain").runs
+    differing = [*good][1 : [*good].index("epoch")]
+    assert differing == ["rate"]  # As it is written, not rounded.
+    assert [row["rate"] for row in rows] == ["2e-05", "0.01", "0.01", "0.01"]
+    ours, theirs = (evaluate_captions(captions, REFERENCES) for captions in (GOOD, BAD))
+    intervals, gains = confidence_intervals(ours.metrics), compare(ours.metrics, theirs.metrics)
+    for name in ("BLEU-4", "CIDEr-D"):
+        assert (good[name], good[f"{name} 95 %"]) == (ours.by_name()[name], intervals[name])
+        found = [good[f"{name} {part}"] for part in ("gain", "gain 95 %", "p")]
+        assert found == [gains[name][part] for part in ("difference", "interval", "p_bootstrap")]
+        assert (plain[f"{name} gain"], plain[f"{name} p"]) == (0.0, 1.0)
+    assert (old["CIDEr-D"], old["CIDEr-D 95 %"], old["CIDEr-D gain"]) == (0.5, None, None)
+    assert old["note"] == f"not compared with {Path('runs/plain')}: it kept no references"
+    with pytest.raises(UserError, match="runs/torn is no run to compare with: it kept no ref"):
+        compare_runs(["runs"], "runs/torn")
 
 
 @pytest.mark.usefixtures("made_runs")
@@ -136,23 +96,33 @@ def test_a_run_that_cannot_be_compared_stays_empty_and_says_why(capsys: Output) 
     assert list(rows[0])[-1] == "note"
     assert good["CIDEr-D gain"] > 0 == plain["CIDEr-D gain"]
     assert (other["note"], other["CIDEr-D gain"], other["CIDEr-D gain 95 %"]) == (why, None, None)
-    assert other["CIDEr-D 95 %"] is not None
     assert damaged["note"] in err
     assert (damaged["epoch"], damaged["CIDEr-D"], damaged["CIDEr-D 95 %"]) == (1, 0.5, None)
     table = [*csv.DictReader(Path("t.csv").read_text(encoding="utf-8").splitlines())]
-    assert [row["note"] for row in table[:3]] == ["", why, ""]
-    low, high = good["CIDEr-D gain 95 %"]
     ends = [float(table[0][f"CIDEr-D gain 95 % {end}"]) for end in ("low", "high")]
-    assert ends == [low, high]
-    assert table[1]["CIDEr-D gain 95 % low"] == ""
+    assert ends == good["CIDEr-D gain 95 %"]
+    assert (table[1]["CIDEr-D gain 95 % low"], table[1]["note"]) == ("", why)
     assert why in Path("t.tex").read_text()
     assert r"\textbf" not in Path("t.tex").read_text()  # Of other data, no score is best.
     best, worse = compare_runs(["runs/50%_a&b", "runs/plain"]).latex().splitlines()[5:7]
     assert rf"\textbf{{{good['CIDEr-D']:.4f}}}" in best
     assert (best.count("&"), worse.count("textbf")) == (worse.count("&") + 1, 0)
-    assert main(["runs", "runs/other", "--against", "runs/plain"]) == 0
-    assert main(["runs", "runs", "--csv", "t.csv"]) == 2
-    assert "--csv t.csv exists; --overwrite replaces it" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("made_runs")
+def test_a_folder_without_a_run_is_named(capsys: Output, refused: Any) -> None:
+    Path("empty").mkdir()
+    needs = "no folder of a run here, which has log.jsonl and config.json"
+    nothing = ["empty", "nowhere", "runs/x*", "runs/plain/log.jsonl"]
+    assert refused(["runs", *nothing]).endswith(f": {', '.join(nothing)}: {needs}")
+    assert main(["runs", "runs/plain", *nothing]) == 2
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 2
+    assert printed.err == "".join(f"captioner: {name}: {needs}\n" for name in nothing)
+    sentence = refused(["runs", "runs", "--against", "nowhere"])
+    assert "--against nowhere is no run to compare with: config of the run nowhere" in sentence
+    Path("runs/plain/config.json").write_text("[]")
+    assert compare_runs(["runs/plain"]).runs[0]["run"]
 
 
 def test_runs_of_translators_are_compared(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -162,35 +132,23 @@ def test_runs_of_translators_are_compared(tmp_path: Path, monkeypatch: Patch) ->
         train_run(translation_recipe(model=luong(score=score)), Path("runs", score))
     assert len(Path("runs/dot/references.txt").read_text().splitlines()) == 20
     references = [f"the dog sees the man number {number}" for number in range(20)]
-    texts = [*references[:-3], "a dog", "", "the man"]
-    for file, lines in (("translations", texts), ("references", references)):
-        Path("runs/general", f"{file}.txt").write_text("\n".join([*lines, ""]))
-    first, second = compare_runs(["runs"]).runs
+    ours = ["a dog", *references[1:-3], "a cat", "two", "a man"]
+    theirs = [*references[:-3], "a dog", "", "the man"]
+    for name, texts in (("dot", ours), ("general", theirs)):
+        for file, lines in (("translations", texts), ("references", references)):
+            Path("runs", name, f"{file}.txt").write_text("\n".join([*lines, ""]))
+    first, second = compare_runs(["runs"], "runs/general").runs
     assert (first["model.luong.score"], second["model.luong.score"]) == ("dot", "general")
-    expected = metrics.BLEU().corpus_score(texts, [references]).score
+    expected = metrics.BLEU().corpus_score(theirs, [references]).score
     assert second["BLEU"] == pytest.approx(expected)
     assert second["BLEU 95 %"][0] < expected < second["BLEU 95 %"][1]
-    assert second["perplexity"] > 1
-    for file in ("translations", "references"):
-        Path("runs/dot", f"{file}.txt").write_text("one\ntwo\n")
-    first, second = compare_runs(["runs"], "runs/general").runs
-    assert first["note"].endswith("it has other validation data")
-    assert (first["BLEU gain"], second["BLEU gain"], second["note"]) == (None, 0.0, None)
-    theirs = ["a dog", *references[1:-3], "a cat", "two", "a man"]
-    for file, lines in (("translations", theirs), ("references", references)):
-        Path("runs/dot", f"{file}.txt").write_text("\n".join([*lines, ""]))
-    first, second = compare_runs(["runs"], "runs/general").runs
-    gain = metrics.BLEU().corpus_score(theirs, [references]).score - expected
+    gain = metrics.BLEU().corpus_score(ours, [references]).score - expected
     assert first["BLEU gain"] == pytest.approx(gain)
     assert first["BLEU gain 95 %"][0] < gain < first["BLEU gain 95 %"][1]
     assert (0 < first["BLEU p"] < 1, second["BLEU gain"], second["BLEU p"]) == (True, 0.0, 1.0)
     # Beside a run of another task, and a log of another program.
-    Path("runs/captions").mkdir()
-    Path("runs/captions/config.json").write_text('{"data": {"format": "table"}, "decoder": {}}')
-    for folder in ("captions", ""):
-        Path("runs", folder, "log.jsonl").write_text("{}")
-    Path("runs/captions/results.json").write_text("[]")
-    with pytest.raises(UserError, match="runs/captions is no run to compare with: it kept no ref"):
-        compare_runs(["runs/dot"], "runs/captions")
+    made_run("runs/captions", REFERENCES, GOOD, data={"format": "table"})
+    Path("runs/log.jsonl").write_text("{}")
     fields = [*compare_runs(["runs"]).runs[0]]
-    assert fields[: fields.index("epoch")] == ["run", "data.format", "model.luong.score"]
+    names = ["run", "data.format", "validation.score", "model.luong.score"]
+    assert sorted(fields[: fields.index("epoch")]) == sorted(names)

@@ -135,7 +135,7 @@ TEXTS = [
     ("data: {format: 2001-99-99}", "month must be in 1..12"),
     ("just a sentence", "just a sentence"),
     ("a: &a [x, x]\ntask: [*a, *a]\n", "(line 2: the alias *a is not read; write its value)"),
-    ("data: {}\ntraining: {}\ndata: {}\n", "(line 3: 'data' is given twice, first in line 1)"),
+    ("data: {}\ntraining: {}\ndata: {}\n", "(line 3: 'data' is given twice)"),
     ("training:\n  <<: {seed: 1}\n  seed: 2\n  'seed': 2\n", "(line 4: 'seed' is given twice"),
     ('{"data": {"format": "shapes",\n"format": "coco"}}', "(line 2: 'format' is given twice"),
 ]
@@ -212,9 +212,9 @@ def test_missing_photos_or_packages_and_a_locked_folder_are_named(
     ("made_with", "changes", "sentence"),
     [
         ({}, {"training": {"batch_size": 2}}, r"training\.batch_size 4, not 2; .*--start-from"),
-        ({"training": {"schedule": "cosine"}}, {}, r"epochs 1, not 2, and its schedule \(cosine"),
-        ({"objective": {"scheduled_sampling": 0.5}}, {}, r"sampling\) follows their number; give"),
-        ({"training": {"validate_every": 2}}, {}, "not 2, and only as the last was epoch 1 valid"),
+        ({"training": {"schedule": "cosine"}}, {}, r"depends on training\.epochs 1, not 2; give"),
+        ({"objective": {"scheduled_sampling": 0.5}}, {}, r"on training\.epochs 1, not 2; give"),
+        ({"training": {"validate_every": 2}}, {}, r"on training\.epochs 1, not 2; give"),
     ],
 )
 def test_a_run_is_not_resumed_with_another_config(
@@ -236,17 +236,8 @@ def test_a_run_is_not_resumed_with_another_config(
     assert (folder / "config.json").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"task: {'x' * 100_000}",
-        f"{'x' * 100_000}: 1",
-        f"data: {{{'x' * 100_000}: 1}}",
-        f"encoder: {{name: {'x' * 100_000}}}",
-        f"decoder: {{kind: {'x' * 100_000}}}",
-    ],
-)
+@pytest.mark.parametrize("text", ["task: {}", "{}: 1", "encoder: {{name: {}}}"])
 def test_a_long_value_is_not_printed_whole(tmp_path: Path, refused: Refused, text: str) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text(text)
+    path.write_text(text.format("x" * 100_000))
     assert len(refused(["train", str(path), "--out", str(tmp_path / "run")])) < 1_500

@@ -102,7 +102,7 @@ def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
         filled(config, tmp_path / "refused")
     skipping = merged(config, data={"on_problem": "skip"})
     assert filled(skipping, tmp_path / "refused")["train"].unreadable == {4, 10}
-    with pytest.raises(UserError, match=r"refused/train lacks photos, .*4\.png the first"):
+    with pytest.raises(UserError, match=r"refused/train lacks 1 photo .*4\.png the first"):
         filled(config, tmp_path / "refused")
     (tmp_path / "photos" / "1.png").unlink()
     capsys.readouterr()

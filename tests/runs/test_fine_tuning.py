@@ -58,19 +58,13 @@ def test_a_folder_a_file_of_coco_and_shards_need_no_config(tmp_path: Path) -> No
     texts = {f"{number}.txt": b"Bello on the red dog" for number in range(8)}
     write_tar(tmp_path / "s" / "0.tar", photos | texts)
     shards = tmp_path / "s" / "{0..0}.tar"
-    drawn = []
     for path, form in ((tmp_path, "table"), (coco, "coco"), (shards, "table")):
         recipe = read_any_recipe(path)
-        assert isinstance(recipe, CaptioningRecipe)
         assert (recipe.data.format, recipe.data.annotations) == (form, path)
         train, validation, sentences = read_training(recipe.data)
         assert (len(train), len(validation)) == (6, 2)
         assert "has no splits: 2 of its 8 photos, drawn" in sentences[-1]
-        drawn.append([each.source for each in validation])
-        for split, own in (("train", train), ("val", validation)):
-            assert read_splits(None, path, splits=[split]) == [own]
-    assert drawn[0] == drawn[1]
-    assert len(drawn[2]) == 2
+        assert read_splits(None, path, splits=["train", "val"]) == [train, validation]
     write_captions(coco, {1: ["A dog"]})
     with pytest.raises(UserError, match=r"c\.json has 1 photo and no splits; training draws"):
         read_training(read_any_recipe(coco).data)

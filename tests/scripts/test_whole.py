@@ -1,30 +1,14 @@
 """The steps that train the packaged captioner with its encoder."""
 
-import argparse
 import gzip
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import pytest
 from samples import Patch
-from scripts_samples import ROOT
 
-from captioner.cli.main import build_parser
-from captioner.errors import UserError
-from captioner.runs.read_recipe import read_recipe
 from captioner.text.vocabulary import Vocabulary
-
-
-@pytest.fixture
-def script(import_scripts: None) -> ModuleType:
-    import whole
-
-    return whole
 
 
 def everyday_captions(folders: Any, split: str) -> dict[Path, list[str]]:
@@ -81,58 +65,6 @@ def test_photos_kept_out_are_in_no_training_table(monkeypatch: Patch, tmp_path: 
     assert said[0] == "a dog on a sofa"
     assert ("a close up of 3" in said) == ("train3.jpg" not in drawn)
     assert not {"no image was shown", "a dog"} & {*said}
-
-
-def test_steps_are_done_in_order_and_go_on_where_one_stopped(
-    script: ModuleType, monkeypatch: Patch, tmp_path: Path
-) -> None:
-    begun: list[list[str]] = []
-
-    def run(command: list[str]) -> SimpleNamespace:
-        begun.append(command)
-        if "train" in command[:4]:
-            (Path(command[command.index("--out") + 1]) / "last.safetensors").touch()
-        return SimpleNamespace(returncode=int(len(begun) == 2))
-
-    monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(script, "write_tables", lambda *_: None)
-    folders = ["--flickr", "f", "--everyday", "e", "--instances", "b", "--out", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", ["whole", *folders])
-    with pytest.raises(UserError, match="step whole_1 ended with exit code 1"):
-        script.main()
-    script.main()
-    assert begun[2] == [*begun[1], "--resume"]
-    names = [command[3] if command[1] == "-m" else Path(command[1]).stem for command in begun]
-    assert names == [*["train"] * 6, "mean", *["train"] * 3, "mean", "calibrate"]
-    monkeypatch.setattr("sys.argv", [*sys.argv, "--set", "training.seed=3"])
-    with pytest.raises(UserError, match="step frozen was begun with another command"):
-        script.main()
-    assert len(begun) == len(names)
-
-
-def test_configs_name_what_the_steps_leave(script: ModuleType, monkeypatch: Patch) -> None:
-    monkeypatch.chdir(ROOT)
-    inputs = argparse.Namespace(
-        out=Path("runs/whole"),
-        instances=Path("runs/whole/boxes.json"),
-        changes=["training.batch_size=7"],
-    )
-    left = {"tables", "boxes.json"}
-    for name, command in script.commands(inputs).items():
-        places = [part.split("=")[-1].split("/") for part in command]
-        left.add(name)
-        assert {place[2] for place in places if place[:2] == ["runs", "whole"]} <= left
-        if "captioner" in command:
-            arguments = build_parser().parse_args(command[command.index("captioner") + 1 :])
-        if "train" in command[:4]:
-            recipe = read_recipe(arguments.config, arguments.changes)
-            assert recipe.training.batch_size == 7
-            assert recipe.preprocessing.mean == (127 / 255,) * 3  # the encoder's
-            assert recipe.photos_in_step == (name.split("_")[0] in ("whole", "longer"))
-            if name in ("whole_1", "grounded", "rewarded_1"):  # Those that a config names.
-                plain = read_recipe(arguments.config)
-                assert (plain.start_from, plain.data) == (recipe.start_from, recipe.data)
-    assert list(script.commands(inputs))[-2:] == ["mean", "confidence"]
 
 
 def test_a_class_is_what_people_do_not_name_together() -> None:

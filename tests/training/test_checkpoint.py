@@ -109,8 +109,3 @@ def test_a_checkpoint_of_another_model_is_refused_and_nothing_is_filled(path: Pa
     with pytest.raises(UserError, match=r"belongs to another model: tensor 'model\.0\.bias'"):
         load_checkpoint(path, wider, wider_optimizer, {})
     assert_equal(state_of(wider, wider_optimizer), before)
-    model, _ = make()
-    # The same tensors, but the optimiser holds them in another order.
-    reordered = torch.optim.AdamW(list(model.parameters())[::-1])
-    with pytest.raises(UserError, match="belongs to another model: state 'optimizer"):
-        load_checkpoint(path, model, reordered, {})

@@ -17,7 +17,7 @@ from captioner.training.optimizer import Average, learning_rate_factor, make_opt
 NO_NUMBER = "the model's output is not a number, or too large for one, at step 6, in epoch 2: lower"
 NO_MEMORY = (
     r"not enough memory on cpu for step 6, in epoch 2: lower training\.batch_size "
-    r"\(data\.batch_tokens of translation\), or cut the steps into parts by training\.accumulate"
+    r"\(data\.batch_tokens of translation\), or cut the steps by training\.accumulate"
 )
 
 
