@@ -15,7 +15,8 @@ import unicodedata
 import uuid
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -301,34 +302,34 @@ def composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-FolderNames: TypeAlias = Callable[[str], tuple[dict[str, str], dict[str, str]]]
-"""`folder_names`, or a cache of it."""
+@lru_cache(maxsize=256)
+def _folder_names(folder: str, changed: int) -> tuple[dict[str, str], dict[str, str]]:
+    """The names in a folder by their composed form, and by it in lower case if only one has it.
 
-
-def folder_names(folder: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The names in a folder by their composed form, and by it in lower case if only one has it."""
-    by_name: dict[str, str] = {}
-    with contextlib.suppress(OSError, ValueError):
-        by_name = {composed(name): name for name in os.listdir(folder)}
+    changed: when the folder was, in nanoseconds.
+    """
+    by_name = {composed(name): name for name in os.listdir(folder)}
     counts = Counter(map(str.casefold, by_name))
-    lower = {name.casefold(): name for name in by_name if counts[name.casefold()] == 1}
-    return by_name, {form: by_name[name] for form, name in lower.items()}
+    alone = (form for form in by_name if counts[form.casefold()] == 1)
+    return by_name, {form.casefold(): by_name[form] for form in alone}
 
 
-def existing_path(path: Path, names: FolderNames = folder_names) -> Path:
+def existing_path(path: Path) -> Path:
     """The path, or that of the only file whose name differs by its spelling alone.
 
     See `composed`; to Windows and macOS 0.jpg is 0.JPG, and Windows writes backslashes.
-    names: for many paths, a cache of `folder_names` that is dropped with them: folders change.
     """
     if os.path.lexists(path) or path == path.parent:
         return path
     if "\\" in path.as_posix():
-        return existing_path(Path(path.as_posix().replace("\\", "/")), names)
-    folder = existing_path(path.parent, names)
-    by_name, by_lower = names(os.path.abspath(folder))
-    name = composed(path.name)
-    return folder / (by_name.get(name) or by_lower.get(name.casefold(), path.name))
+        return existing_path(Path(path.as_posix().replace("\\", "/")))
+    folder, name = existing_path(path.parent), path.name
+    with contextlib.suppress(OSError, ValueError):
+        place = os.path.abspath(folder)
+        by_name, by_lower = _folder_names(place, os.stat(place).st_mtime_ns)
+        form = composed(name)
+        name = by_name.get(form) or by_lower.get(form.casefold(), name)
+    return folder / name
 
 
 def check_writable(what: str, folder: str | os.PathLike[str]) -> None:

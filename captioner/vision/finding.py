@@ -2,9 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from functools import cache
 
-from captioner.files import folder_names
 from captioner.outcomes import Failed
 from captioner.vision.images import (
     IS_ADDRESS,
@@ -26,7 +24,6 @@ def find_photos(
     """
     photos: dict[str, ImageSource] = {}
     failed: list[Failed] = []
-    names = cache(folder_names)
     for path in map(local_path, paths):
         problems: list[str] = []
         if not path:
@@ -36,7 +33,7 @@ def find_photos(
         elif "://" in path and not os.path.lexists(path):
             problems.append(f"{path} {IS_ADDRESS}")
         else:
-            for file in photo_files(numbered(path), problems.append, note, names=names):
+            for file in photo_files(numbered(path), problems.append, note):
                 photos |= _photos_of(os.fspath(file), problems.append)
         failed += [Failed(path, problem) for problem in problems]
     return photos, failed

@@ -68,15 +68,15 @@ class ShardMember:
                 file.seek(first)
                 return file.read(second)
         cell = _CELLS.read(self.shard, first, second)
-        # The photo's file: bytes, or a dictionary with `bytes` and `path`.
-        content, path = (cell["bytes"], cell.get("path")) if isinstance(cell, dict) else (cell, "")
-        if content is not None:
-            check_file_size(len(content), self.name)
-            return bytes(content)
-        beside = Path(self.shard).parent / (path or "")
-        if beside.is_file():  # A device may have no end.
-            return beside.read_bytes()
-        raise UserError(f"{self} has no photo{f': {beside} is no file' if path else ''}")
+        if not isinstance(cell, dict):  # With `bytes` and `path`.
+            cell = {"bytes": cell}
+        content, beside = cell["bytes"], Path(self.shard).parent / (cell.get("path") or "")
+        if content is None and beside.is_file():  # A device may have no end.
+            content = beside.read_bytes()
+        if content is None:
+            raise UserError(f"{self} has no photo")
+        check_file_size(len(content), self.name)
+        return bytes(content)
 
 
 _CELLS = CellReader()
@@ -107,8 +107,7 @@ def shard_records(path: str, report: Report) -> ShardRecords:
     if os.path.isfile(path):
         yield from read(path, report)
     else:
-        fault = "is a pipe or a device" if os.path.exists(path) else "does not exist"
-        report(f"{path} {fault}")
+        report(f"{path} does not exist, or is no file")
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
     (tmp_path / "d.txt").write_text(" \n")
     by_captioner = {"file_name": "d.jpg", "text": "x", "model": "default", "log_probability": -1}
     rows = [{"file_name": "a.jpg", "text": "A dog"}, {"file_name": "b.jpg", "text": "A bird"}]
-    failed = {**by_captioner, "text": None}
+    failed = {**by_captioner, "text": None, "error": "none"}
     lines = [json.dumps(row) for row in (*rows, by_captioner, failed, 3)]
     table(tmp_path, "metadata.jsonl", "\n".join(lines))
     images, problems = read(None, tmp_path, on_problem="skip")
@@ -124,8 +124,9 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
     expected = {"a.jpg": ("A horse",), "b.jpg": ("A bird",), "trip/c.jpg": ("A cat", "One cat")}
     assert dict(captions(images)) == expected
     assert problems.sentences == [
+        f"folder {tmp_path}: left out 1 photo that captioner could not caption (line 4 for one)",
         f"folder {tmp_path}: 5 photos, 2 with a text beside them, 1 in metadata.jsonl, 2 without; "
-        "captions by captioner left out: 2"
+        "captions by captioner left out: 1",
     ]
 
 
@@ -195,7 +196,7 @@ def test_problems_of_shards_are_counted_and_name_shard_and_member(tmp_path: Path
     assert problems.kinds == {
         "row without a valid JSON object": [f"the .json of {member}1.jpg"],
         'row without text in its "caption"': [f"{member}3.jpg", f"{member}4.jpg"],
-        "unreadable shard": [f"{tmp_path}/s/1.tar does not exist"],
+        "unreadable shard": [f"{tmp_path}/s/1.tar does not exist, or is no file"],
         "caption of invalid Unicode": [f"{member}2.jpg"],
     }
     # Of one name in folders of one name, they are not mixed up.

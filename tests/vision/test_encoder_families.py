@@ -160,7 +160,7 @@ MEAN = "features.1.running_mean"
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("absent.pth", None, "absent.pth does not exist"),
+        ("absent.pth", None, "cannot be read ("),
         ("defualt", None, "did you mean 'default'"),
         *((f"w{suffix}", b"<html>", "cannot be read (") for suffix in (".pth", ".safetensors")),
         ("w.pth", b"PK\x03\x04half a file", "cannot be read ("),

@@ -157,7 +157,7 @@ def test_a_photo_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path:
     cells = [{"bytes": None, "path": path} for path in paths]
     lost = list(photos_of(write_parquet(tmp_path / "q.parquet", {"image": cells})).values())
     reasons = ["p.parquet/0 is not an image", "p.parquet/1 has no photo"]
-    reasons += [rf"q\.parquet/{row} has no photo: .*{path} is no" for row, path in enumerate(paths)]
+    reasons += ["q.parquet/0 has no photo", "q.parquet/1 has no photo"]
     for member, reason in zip([*photos[:2], *lost], reasons, strict=True):
         refuses(rf"^{tmp_path}/{reason}", load_image, member)
     assert load_image(photos[2]).size == (120, 90)
@@ -180,7 +180,7 @@ def test_a_packed_column_is_named_and_not_read(tmp_path: Path, columns: Any) -> 
     path = write_parquet(tmp_path / "p.parquet", columns)
     names, (problem,) = names_and_reports(path)
     assert not names
-    fault = r".*im.* in row group 0 has 134,\d{3},\d{3} bytes, packed in \d"
+    fault = r".*im.* in row group 0 has 134,\d{3},\d{3} bytes in \d"
     assert re.match(f"{path} cannot be read to its end: {fault}", problem)
 
 
@@ -268,8 +268,8 @@ def test_a_missing_unreadable_or_empty_shard_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "1.tar")
     (tmp_path / "a.tar").symlink_to("none")
     for name in ("0.tar", "b.parquet", "1.tar", "a.tar"):
-        fault = "is a pipe or a device" if name == "1.tar" else "does not exist"
-        assert names_and_reports(tmp_path / name) == ([], [f"{tmp_path / name} {fault}"])
+        fault = f"{tmp_path / name} does not exist, or is no file"
+        assert names_and_reports(tmp_path / name) == ([], [fault])
     path = write_tar(tmp_path / "c.tar", {"1.jpg": b"1"})
     with mock.patch("tarfile.open", side_effect=PermissionError(13, "words of a system")):
         fault = "cannot be read to its end: words of a system"
