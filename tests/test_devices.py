@@ -4,7 +4,7 @@ from unittest import mock
 import pytest
 import torch
 
-from captioner.devices import choose_device, fast_device, use_fast_kernels
+from captioner.devices import choose_device, fast_device
 from captioner.errors import UserError
 from captioner.training.distributed import Processes
 
@@ -38,7 +38,7 @@ def test_other_devices_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, r
         choose_device(name)
 
 
-@pytest.mark.parametrize("use", [use_fast_kernels, fast_device, Processes])
+@pytest.mark.parametrize("use", [fast_device, Processes])
 @pytest.mark.parametrize(("device", "is_fast"), [("cpu", False), ("cuda", True)])
 def test_a_gpu_uses_tf32_and_times_convolutions(
     monkeypatch: pytest.MonkeyPatch, use: Callable[..., object], device: str, is_fast: bool

@@ -11,7 +11,7 @@ from torch import nn
 
 from captioner import memory_limits
 from captioner.backends.graphs import default_threads
-from captioner.devices import use_fast_kernels
+from captioner.devices import fast_device
 from captioner.errors import UserError
 from captioner.memory_limits import check_memory, is_memory_error, memory_sentence
 from captioner.module_weights import make_trainable
@@ -55,7 +55,7 @@ def test_cores_are_those_of_the_affinity_and_the_quota(
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(4)
-        use_fast_kernels(torch.device("cpu"))
+        fast_device("cpu")
         assert torch.get_num_threads() == min(4, cores)
     finally:
         torch.set_num_threads(before)

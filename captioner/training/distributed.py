@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from captioner.devices import use_fast_kernels
+from captioner.devices import fast_device
 from captioner.errors import UserError, refuse_errors
 
 Value = TypeVar("Value")
@@ -32,8 +32,7 @@ class Processes:
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
-        self.device = torch.device(device)
-        use_fast_kernels(self.device)
+        self.device = fast_device(device)
         self.rank, self.local_world_size = 0, 1
         self.world_size = int(os.environ.get("WORLD_SIZE", 1))
         if self.world_size == 1:

@@ -99,8 +99,8 @@ class EfficientNetEncoder(Encoder):
         fine = maps
         for stage in self.blocks[_UNDILATED:]:
             maps = stage(maps)  # In the end (B, 352, height / 16, width / 16).
-        vectors: Tensor = self.projection(torch.cat([maps, fine], dim=1))  # (B, 512, ...)
-        return vectors.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
+        maps = self.projection(torch.cat([maps, fine], dim=1))  # (B, 512, ...)
+        return maps.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of the map: one for every 16 pixels, the last for what is left."""

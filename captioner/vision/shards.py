@@ -19,6 +19,7 @@ from captioner.vision.formats import check_file_size
 from captioner.vision.images import (
     PHOTO_SUFFIXES,
     Report,
+    ignore,
     is_leftover,
     photo_files,
 )
@@ -91,23 +92,23 @@ def source_status(source: object) -> os.stat_result | None:
     return None
 
 
-def read_shards(pattern: str | os.PathLike[str], report: Report) -> ShardRecords:
-    """The name and the record of each photo in the shards that a pattern names, in order.
+def read_shards(
+    pattern: str | os.PathLike[str], report: Report, note: Report = ignore
+) -> ShardRecords:
+    """The name and the record of each photo that a pattern names, in shards or as a file, in order.
 
     A record has the photo as `image`: a `ShardMember`, or a path where Parquet has one. Beside it
     are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
     """
-    for path in photo_files(numbered(os.fspath(pattern)), report):
-        yield from shard_records(os.fspath(path), report)
-
-
-def shard_records(path: str, report: Report) -> ShardRecords:
-    """The name and the record of each photo of a shard; see `read_shards`."""
-    read = _of_tar if path.lower().endswith(".tar") else _of_parquet
-    if os.path.isfile(path):
-        yield from read(path, report)
-    else:
-        report(f"{path} does not exist, or is no file")
+    for path in map(os.fspath, photo_files(numbered(os.fspath(pattern)), report, note)):
+        if not path.lower().endswith(SHARD_SUFFIXES):
+            yield path, {"image": path}
+        elif not os.path.isfile(path):
+            report(f"{path} does not exist, or is no file")
+        elif path.lower().endswith(".tar"):
+            yield from _of_tar(path, report)
+        else:
+            yield from _of_parquet(path, report)
 
 
 @contextmanager
