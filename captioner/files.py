@@ -57,12 +57,10 @@ def refuse_os_errors(problem: str) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
-        raise UserError(f"{problem}: {error.strerror or error}") from None
-    except ValueError as error:
-        if "embedded null" not in str(error):
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError) and "embedded null" not in str(error):
             raise
-        raise UserError(f"{problem}: {error}") from None
+        raise UserError(f"{problem}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def temporary_path(folder: Path, suffix: str = "") -> Path:

@@ -145,7 +145,7 @@ class Collector:
         return str(image_id) in self._photos
 
     def add(self, photo: SourcePhoto) -> bool:
-        """Add a photo; False, and a problem, if it was added before."""
+        """Add a photo; False, and a problem, if another one of its id was added before."""
         if self._check_files and isinstance(photo.path, Path):
             photo.path = existing_path(photo.path)
         photo.split = _meant(photo.split)
@@ -153,9 +153,9 @@ class Collector:
         if first.split != photo.split:  # A model must not be validated on its training data.
             both = f"{first.split or 'none'} and {photo.split or 'none'}"
             self.problems.add("image in two splits", f"{photo.record}: {both}")
-        elif first is not photo:
+        elif first.path != photo.path:
             self.problems.add("duplicate image", f"{photo.record}, as {first.record}")
-        return first is photo
+        return (first.split, first.path) == (photo.split, photo.path)
 
     def add_caption(self, image_id: ImageId, text: str, record: str) -> None:
         """Add a caption to an image. record: its name, for messages."""

@@ -79,22 +79,19 @@ def read_table(annotations: Path, images: Path, splits: Splits, collector: Colle
         one folder below `images`, and lack their suffix.
     """
     problems = collector.problems
-    kind = "shards" if annotations.suffix.lower() in SHARD_SUFFIXES else "table"
-    kind, rows = ("folder", _of_folder) if os.path.isdir(annotations) else (kind, table_rows)
+    rows, kind = (_of_folder, "folder") if os.path.isdir(annotations) else (table_rows, "table")
     problems.source = f"{kind} {annotations}"
-    is_added: dict[tuple[str, str | None, ShardMember | None], bool] = {}
+    folder: Path | None = None
     for row in rows(annotations, problems):
         if is_leftover(row.image):  # Such as @eaDir.
             continue
-        if not is_added and not row.photo:
-            images = _folder_of(images, row.image)
-        key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
-        if key not in is_added:
-            record = f"image {row.image} ({row.record})"
-            path = row.photo or with_suffix(images / row.image)
-            is_added[key] = collector.add(SourcePhoto(row.image, path, record, row.split))
-        for caption in row.captions if is_added[key] else ():
-            collector.add_caption(row.image, caption, row.record)
+        if folder is None and not row.photo:
+            folder = _folder_of(images, row.image)
+        path = row.photo or with_suffix((folder or images) / row.image)
+        record = f"image {row.image} ({row.record})"
+        if collector.add(SourcePhoto(row.image, path, record, row.split)):
+            for caption in row.captions:
+                collector.add_caption(row.image, caption, row.record)
 
 
 def _folder_of(images: Path, name: str) -> Path:

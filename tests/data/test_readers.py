@@ -72,7 +72,7 @@ def test_problems_of_coco_are_counted_and_skipped_or_refused(tmp_path: Path) -> 
     images, problems = read("coco", file, folder, on_problem="skip")
     assert captions(images) == [(42, ("A cat.",)), (7, ("A dog.", "The dog."))]
     assert {kind: len(sentences) for kind, sentences in problems.kinds.items()} == {
-        **{"duplicate image": 2, "empty caption": 2, "caption of invalid Unicode": 1},
+        **{"duplicate image": 1, "empty caption": 2, "caption of invalid Unicode": 1},
         **{"caption without an image": 1, "image without captions": 1, "missing image": 1},
     }
     refuses(r"\(annotation 5 of image 1000\)", read, "coco", file, folder)

@@ -202,7 +202,7 @@ def test_problems_of_shards_are_counted_and_name_shard_and_member(tmp_path: Path
     # Of one name in folders of one name, they are not mixed up.
     for number in range(2):
         write_tar(tmp_path / f"{number}/s/0.tar", {"0.jpg": b"", "0.txt": b"A dog"})
-    sentence = rf"^shards {tmp_path}/.* 1 duplicate image .*{tmp_path}/1/s/0.tar/0.jpg"
+    sentence = rf"^table {tmp_path}/.* 1 duplicate image .*{tmp_path}/1/s/0.tar/0.jpg"
     refuses(sentence, read, None, tmp_path / "{0..1}/s/0.tar")
 
 
