@@ -109,23 +109,19 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
             r't.csv has no column "caption" \(caption, .*first line',
         ),
         ("table", "t.csv", 'image,caption\na.jpg,"x', r"is not valid CSV \(line 2"),
-        ("table", "t.csv", "image,caption\n", "t.csv has no photo with a caption$"),
         ("table val", "t.csv", "image,caption\n", "t.csv has no photo with a caption$"),
         ("table test", "t.csv", THREE, "in split 'test'; its splits: none"),
         ("table val", "t.csv", THREE, r"has 3 photos and no splits; training draws .* from 4"),
         ("table", "t.json", "{}", "is not a list of rows"),
         ("table", "t.csv", ADDRESSES, "address, such as https://example.org/1.jpg; photos are"),
-        ("table", "t.xlsx", "PK", r"table .*t\.xlsx has no column \"image\""),
         ("table", "t.csv", TWICE, r't\.csv has two columns "caption"; rename one'),
         ("instances", "i.json", changed("instances", "images", height=0), "equal to 1, found 0"),
-        ("instances", "i.json", changed("instances", "images", width=10**9), "equal to 20000"),
         ("instances", "i.json", changed("instances", "annotations", image_id=3), "of image 3"),
         ("instances", "i.json", changed("instances", "annotations", category_id=3), "category 3"),
         *(
             ("instances", "i.json", changed("instances", "annotations", segmentation=each), OUTLINE)
             for each in (
-                *([[1, 1, 4, 1]], [[1, 1, 4, 1, 4, 3, 1]], [[1, 1, 4, 1, 4, "3"]], [3], "x"),
-                *([[1, 1, 4, 1, 4, float("nan")]], [[1, 1, 1e8, 1, 4, 3]], [[1, 1, 4, -7, 4, 3]]),
+                *([[1, 1, 4, 1]], [[1, 1, 4, 1, 4, "3"]], [3], [[1, 1, 1e8, 1, 4, 3]]),
                 *({"size": [8, 6], "counts": [48]}, {"size": [6, 8], "counts": "5"}),
             )
         ),

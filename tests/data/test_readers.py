@@ -79,13 +79,10 @@ def test_problems_of_coco_are_counted_and_skipped_or_refused(tmp_path: Path) -> 
 
 
 def test_a_format_is_known_by_its_fields(tmp_path: Path) -> None:
-    for name, content, format in (
-        ("c.json", {"images": [], "annotations": []}, "coco"),
-        ("c.json", {"images": []}, "karpathy"),
-        ("c.json", {"data": {"format": "coco"}}, None),
-        ("c.yaml", {"images": []}, None),
-    ):
-        assert format_of(write_json(tmp_path / name, content)) == format
+    known = {"coco": {"images": [], "annotations": []}, "karpathy": {"images": []}}
+    for format, content in {**known, None: {"data": {"format": "coco"}}}.items():
+        assert format_of(write_json(tmp_path / "c.json", content)) == format
+    assert format_of(write_json(tmp_path / "c.yaml", {"images": []})) is None
     assert format_of(tmp_path) == "table"
 
 
