@@ -55,7 +55,7 @@ class EfficientNetEncoder(Encoder):
 
     def __init__(self, config: EfficientNetConfig) -> None:
         super().__init__(config)
-        self.stem = _Convolution(3, _STEM, kernel=3, stride=2)
+        self.stem = _Convolution(3, _STEM, side=3, stride=2)
         self.blocks = nn.ModuleList()
         channels, dilation = _STEM, 1
         for number, stage in enumerate(_STAGES):
@@ -99,8 +99,8 @@ class EfficientNetEncoder(Encoder):
         fine = maps
         for stage in self.blocks[_UNDILATED:]:
             maps = stage(maps)  # In the end (B, 352, height / 16, width / 16).
-        maps = self.projection(torch.cat([maps, fine], dim=1))  # (B, 512, ...)
-        return maps.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
+        vectors: Tensor = self.projection(torch.cat([maps, fine], dim=1))  # (B, 512, ...)
+        return vectors.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of the map: one for every 16 pixels, the last for what is left."""
@@ -144,9 +144,17 @@ class EfficientNetEncoder(Encoder):
 class _Convolution(nn.Conv2d):
     """Padded as TensorFlow pads: with a stride, the odd row and column go below and right."""
 
-    def __init__(self, ins: int, outs: int, kernel: int = 1, stride: int = 1, **more: int) -> None:
-        padding = more.get("dilation", 1) * (kernel // 2) if stride == 1 else 0
-        super().__init__(ins, outs, kernel, stride, padding, **more)
+    def __init__(
+        self,
+        ins: int,
+        outs: int,
+        side: int = 1,
+        stride: int = 1,
+        dilation: int = 1,
+        groups: int = 1,
+    ) -> None:
+        padding = dilation * (side // 2) if stride == 1 else 0
+        super().__init__(ins, outs, side, stride, padding, dilation, groups)
         draw(self, linear)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -168,8 +176,7 @@ class _Block(nn.Module):
         super().__init__()
         middle = channels * stage.expansion
         self.expand = _Convolution(channels, middle) if stage.expansion > 1 else None
-        more = {"dilation": dilation, "groups": middle}
-        self.depthwise = _Convolution(middle, middle, stage.kernel_size, stride, **more)
+        self.depthwise = _Convolution(middle, middle, stage.kernel_size, stride, dilation, middle)
         self.project = _Convolution(middle, stage.channels)
         self.is_residual = stride == 1 and channels == stage.channels
 

@@ -258,7 +258,7 @@ def check_file_size(size: int, name: str) -> None:
 def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> ImageFile.ImageFile:
     """The image in `file`: reads the header, decodes nothing."""
     file.seek(0)
-    formats = _FORMATS
+    formats: tuple[str, ...] = _FORMATS
     if _HEIC.match(file.read(16)):
         with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
             from pillow_heif import register_heif_opener
