@@ -114,8 +114,7 @@ def atomic_path(path: StrPath) -> Iterator[Path]:
             if is_replaced:
                 replace(temporary, target)
             else:
-                with temporary.open("rb") as file, target.open("wb") as stream:
-                    shutil.copyfileobj(file, stream)
+                target.write_bytes(temporary.read_bytes())
         finally:
             temporary.unlink(missing_ok=True)
 

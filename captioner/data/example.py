@@ -172,7 +172,11 @@ class Collector:
         """
         photos, names = self._photos.values(), [*map(_meant, splits)]
         if not any(photo.split for photo in photos):
-            self._give_splits(names)
+            if not self.problems.draws_splits:
+                for photo in photos:
+                    photo.split = names[0]
+            elif photos and {TRAIN, VALIDATION} & {*names}:
+                self._draw_splits(VALIDATION in names)
         own_splits = sorted({photo.split for photo in photos if photo.split})
         wanted = [photo for photo in photos if None in names or photo.split in names]
         self._find_moved(wanted)
@@ -190,14 +194,6 @@ class Collector:
                     fault += f" in split {name!r}; its splits: {', '.join(own_splits) or 'none'}"
                 raise UserError("; ".join([fault, *self.problems.sentences]))
         return by_split
-
-    def _give_splits(self, splits: Splits) -> None:
-        """Put all photos into the first split asked for, or draw those to validate on."""
-        if not self.problems.draws_splits:
-            for photo in self._photos.values():
-                photo.split = splits[0]
-        elif self._photos and {TRAIN, VALIDATION} & set(splits):
-            self._draw_splits(VALIDATION in splits)
 
     def _find_moved(self, photos: Sequence[SourcePhoto]) -> None:
         """If none of the photos exists, find them in the folder of images, or refuse them."""

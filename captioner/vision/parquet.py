@@ -92,11 +92,10 @@ def photo_column(schema: Arrow) -> tuple[str, bool]:
     is_photo = re.compile(r"(large_)?binary|struct<(.*, )?bytes: ").match
     names = [field.name for field in schema if is_photo(str(field.type))]
     if names:
-        return ("image" if "image" in names else names[0]), False
+        return min(names, key=lambda name: name != "image"), False
     known = {field.name.strip().lower(): field.name for field in schema if _is_text(field.type)}
-    for name in PATH_COLUMNS:
-        if name in known:
-            return known[name], True
+    for name in filter(known.get, PATH_COLUMNS):
+        return known[name], True
     raise ValueError(f"it has no column of bytes, and none of paths ({', '.join(PATH_COLUMNS)})")
 
 

@@ -37,7 +37,16 @@ def upright_rgb(
     side = sufficient_side or max(image.size)
     divisor = max(1, min(image.size) // side, -(-max(image.size) // (16 * side)))
     digest = hashlib.sha256(f"{size} {orientation}".encode())
-    photo = _to_rgb_reduced(_scaled(image), divisor, digest if has_digest else None)
+    # Band by band, which takes less memory than the whole photo in RGB.
+    image = _scaled(image)
+    width, height = image.size
+    rows = max(1, _BAND // (width * divisor)) * divisor
+    photo = Image.new("RGB", (-(-width // divisor), -(-height // divisor)))
+    for top in range(0, height, rows):
+        band = _to_rgb(image.crop((0, top, width, min(top + rows, height))))
+        if has_digest:
+            digest.update(band.tobytes())
+        photo.paste(band.reduce(divisor), (0, top // divisor))
     if orientation in range(2, 9):
         photo.getexif()[ExifTags.Base.Orientation] = orientation
         ImageOps.exif_transpose(photo, in_place=True)
@@ -45,19 +54,6 @@ def upright_rgb(
     if has_digest:
         photo.info[DIGEST] = digest.hexdigest()
     return photo
-
-
-def _to_rgb_reduced(image: Image.Image, divisor: int, digest: hashlib._Hash | None) -> Image.Image:
-    """The photo in RGB, both sides divided: band by band, which takes less memory."""
-    width, height = image.size
-    rows = max(1, _BAND // (width * divisor)) * divisor
-    page = Image.new("RGB", (-(-width // divisor), -(-height // divisor)))
-    for top in range(0, height, rows):
-        band = _to_rgb(image.crop((0, top, width, min(top + rows, height))))
-        if digest:
-            digest.update(band.tobytes())
-        page.paste(band.reduce(divisor), (0, top // divisor))
-    return page
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
