@@ -165,12 +165,12 @@ def lock(path: Path, name: str, wait: bool = False, stays: bool = True) -> Itera
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()  # The library takes a file that cannot be made for a locked one.
         holder: BaseFileLock = FileLock(path, timeout=0)
-        if error := _locking_error(path.parent):
+        if not _has_locks(path.parent):
             marker = path.with_name(f"{path.name}.held")
             holder = SoftFileLock(marker, timeout=1)  # What an ended process left goes first.
             advice = f"; if not, remove {marker}"
-            why = f"its file system has no locks ({error.strerror or error})"
-            sys.stderr.write(f"captioner: {name} is locked by the file {marker}: {why}\n")
+            held = f"is locked by the file {marker}: its file system has no locks"
+            sys.stderr.write(f"captioner: {name} {held}\n")
         try:
             holder.acquire(-1 if wait else holder.timeout)
         except Timeout:
@@ -184,16 +184,16 @@ def lock(path: Path, name: str, wait: bool = False, stays: bool = True) -> Itera
         holder.release()
 
 
-def _locking_error(folder: Path) -> OSError | None:
-    """Why the file system of a folder locks no files, as Lustre, NFS and FUSE may not."""
+def _has_locks(folder: Path) -> bool:
+    """Whether the file system of a folder locks files; Lustre, NFS and FUSE may not."""
     with contextlib.suppress(ImportError), tempfile.TemporaryFile(dir=folder) as file:
         import fcntl  # Not on Windows, where all do.
 
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Nobody else knows the file.
-        except OSError as error:
-            return error
-    return None
+        except OSError:
+            return False
+    return True
 
 
 def write_bytes(path: StrPath, content: bytes) -> None:

@@ -126,7 +126,7 @@ def test_a_file_is_the_lock_where_the_file_system_has_none(error: str, tmp_path:
         second = subprocess.run(command, **options, stdin=subprocess.DEVNULL)
         first.kill()  # What it leaves is no lock any more.
     marker = f"new{os.sep}.lock.held"
-    line = f"captioner: the run is locked by the file {marker}: its file system has no locks ("
+    line = f"captioner: the run is locked by the file {marker}: its file system has no locks\n"
     assert second.stderr.startswith(line)
     in_use = f"the run is in use by another process; if not, remove {marker}\n"
     assert second.stderr.endswith(in_use)

@@ -245,9 +245,8 @@ def _of_json(document: Json, name: str) -> _Records:
     by_photo = document if isinstance(document, dict) else {}
     captions = {*_COLUMNS["caption"], "tags"}
     are_rows = all(isinstance(row, dict) and captions & row.keys() for row in by_photo.values())
-    if not by_photo or not (
-        are_rows or any(Path(photo).suffix.lower() in PHOTO_SUFFIXES for photo in by_photo)
-    ):
+    are_photos = any(Path(name).suffix.lower() in PHOTO_SUFFIXES for name in by_photo)
+    if not (by_photo and are_rows) and not are_photos:
         raise UserError(f"{name} is not a list of rows, and not captions by photo")
     for photo, value in by_photo.items():
         row = value if isinstance(value, dict) else {"caption": value}
