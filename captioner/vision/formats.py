@@ -18,7 +18,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import SAMPLEFORMAT
 
 from captioner.arrays import Array, Values
-from captioner.errors import UserError, reason_of, refuse_missing
+from captioner.errors import UserError, refuse_errors, refuse_missing
 from captioner.vision.pixels import DIGEST, ORIGINAL_SIZE, upright_rgb
 from captioner.vision.raw import is_raw
 
@@ -83,34 +83,30 @@ def load_here(
     has_digest: of a file, with `DIGEST` in `Image.info`.
     """
     try:
-        if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
-            source = _image_of_array(source, name)
-        if isinstance(source, Image.Image):
-            _refuse(source, name, source.size, maximum_pixels)
-            return upright_rgb(source, source.size)
-        content = _content(source, name)
-        image = _identify(io.BytesIO(content), name, maximum_pixels)
-        size = image.size
-        if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
-            image.draft(None, (sufficient_side, sufficient_side))  # JPEG is decoded to fewer.
-        _refuse(image, name, size, maximum_pixels, content)
-        if elsewhere and _is_heavy(image, content, size):
-            return elsewhere(content)
-        if image.format == "PNG":
-            image.verify()  # Decoding does not check sums: lost pixels would be black.
+        with refuse_errors(f"cannot read {name}"):  # Pillow's plugins raise many types of errors.
+            if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it.
+                source = _image_of_array(source, name)
+            if isinstance(source, Image.Image):
+                _refuse(source, name, source.size, maximum_pixels)
+                return upright_rgb(source, source.size)
+            content = _content(source, name)
             image = _identify(io.BytesIO(content), name, maximum_pixels)
-        coded = coded_digest(content, name) if has_digest else ""
-        photo = upright_rgb(image, size, sufficient_side, has_digest and not coded)
-        if coded:
-            photo.info[DIGEST] = coded
-        return photo
-    except UserError:
-        raise
+            size = image.size
+            if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
+                image.draft(None, (sufficient_side, sufficient_side))  # JPEG is decoded to fewer.
+            _refuse(image, name, size, maximum_pixels, content)
+            if elsewhere and _is_heavy(image, content, size):
+                return elsewhere(content)
+            if image.format == "PNG":
+                image.verify()  # Decoding does not check sums: lost pixels would be black.
+                image = _identify(io.BytesIO(content), name, maximum_pixels)
+            coded = coded_digest(content, name) if has_digest else ""
+            photo = upright_rgb(image, size, sufficient_side, has_digest and not coded)
+            if coded:
+                photo.info[DIGEST] = coded
+            return photo
     except MemoryError:
         raise UserError(f"{name} cannot be decoded: it needs more memory than there is") from None
-    except Exception as error:  # Pillow's plugins raise many types of errors for damaged files.
-        reason = getattr(error, "strerror", None) or reason_of(error)
-        raise UserError(f"cannot read {name}: {reason}") from None
 
 
 def _held(image: Image.Image, size: Size) -> int:

@@ -137,11 +137,13 @@ def _photos_below(folder: Path, report: Report, note: Report, taken: Set[str]) -
     def is_shown(name: str) -> bool:
         return not name.startswith(".") and not is_leftover(name)
 
+    def unreadable(error: OSError) -> None:
+        report(f"cannot read folder {error.filename}: {error.strerror or error}")
+
     images: list[Path] = []
-    errors: list[OSError] = []
     left_out: Counter[str] = Counter()
     readable = taken if shutil.which("exiftool") else taken - RAW_SUFFIXES
-    for parent, folders, files in os.walk(folder, onerror=errors.append):
+    for parent, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = filter(is_shown, folders)
         for inside in filter(Path.is_symlink, (Path(parent, name) for name in folders)):
             report(f"folder {inside} is a symbolic link and was not entered")
@@ -153,13 +155,11 @@ def _photos_below(folder: Path, report: Report, note: Report, taken: Set[str]) -
                 left_out[_LEFT_OUT[suffix]] += 1
             elif not suffix and begins_as_photo(path):
                 images.append(path)
-    for error in errors:
-        report(f"cannot read folder {error.filename}: {error.strerror or error}")
     listed = ", ".join(counted(count, kind) for kind, count in sorted(left_out.items()))
     if readable != taken and left_out["raw file"]:
         listed += " (exiftool would read raw files)"
-    if not images and not errors:
-        report(f"folder {folder} holds no images{f', but {listed}' if listed else ''}")
+    if not images:
+        report(f"folder {folder} holds no images{listed and f', but {listed}'}")
     elif listed:
         note(f"{folder}: left out: {listed}")
     return sorted(images)
