@@ -49,15 +49,13 @@ def test_places_that_cannot_be_written_are_named(tmp_path: Path, monkeypatch: Pa
     file.write_text("old")
     folder.mkdir()
     for path in (file / "inner", folder):
-        with pytest.raises(UserError, match=f"cannot write {path}: "):
-            write_text(path, "new")
+        refuses(f"cannot write {path}: ", write_text, path, "new")
     refusal = pytest.raises(UserError, match=f"cannot write model folder {file}: ")
     with refusal, saving(file):
         pass
     full = OSError(28, "No space left on device")
     monkeypatch.setattr(os, "fsync", mock.Mock(side_effect=full))
-    with pytest.raises(UserError, match=f"cannot write {file}: No space left on device"):
-        write_text(file, "new")
+    refuses(f"cannot write {file}: No space left on device", write_text, file, "new")
     assert sorted(tmp_path.iterdir()) == [file, folder]
     assert file.read_text() == "old"
 
@@ -199,8 +197,7 @@ def test_texts_are_decoded_by_their_mark_or_refused(tmp_path: Path, encoding: st
     path = tmp_path / "list.txt"
     path.write_bytes("é.jpg\r\nb.jpg\n".encode(encoding))
     if encoding.endswith("e"):  # Without a mark.
-        with pytest.raises(UserError, match=r"list .*list\.txt is not UTF-8 text .*: save it as"):
-            read_text(path, "list")
+        refuses(r"list .*list\.txt is not UTF-8 text .*: save it as", read_text, path, "list")
     else:
         assert read_text(path, "list") == "é.jpg\nb.jpg\n"
         assert as_utf8(path.read_bytes(), "list") == "é.jpg\r\nb.jpg\n".encode()

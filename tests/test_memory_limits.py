@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from photo_samples import DEMO_CAPTION
+from refusals import refuses
 from torch import nn
 
 from captioner import memory_limits
 from captioner.backends.graphs import default_threads
 from captioner.devices import fast_device
-from captioner.errors import UserError
 from captioner.memory_limits import check_memory, is_memory_error, memory_sentence
 from captioner.module_weights import make_trainable
 
@@ -21,13 +21,11 @@ def test_sizes_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     layer = make_trainable(lambda: nn.Linear(2, 3), "a layer")
     assert not layer.weight.is_meta
     refused = r"training a layer takes 10\d+\.\d GB, and there are"
-    with pytest.raises(UserError, match=refused):
-        make_trainable(lambda: nn.Linear(65_536, 10**6), "a layer")
+    refuses(refused, make_trainable, lambda: nn.Linear(65_536, 10**6), "a layer")
     monkeypatch.setattr(memory_limits, "address_limit", lambda: 10**9)
     check_memory(10**9, "a photo")
     refused = r"^a photo takes 2\.5 GB, and there are 1\.0 GB of memory$"
-    with pytest.raises(UserError, match=refused):
-        check_memory(2_500_000_000, "a photo")
+    refuses(refused, check_memory, 2_500_000_000, "a photo")
 
 
 @pytest.mark.parametrize(

@@ -47,16 +47,13 @@ def format_of(path: Path) -> str | None:
         return "table"
     if suffix in (".yaml", ".yml"):
         return None
-    try:
+    with suppress(UserError):  # The format's reader says what is wrong.
         text = read_text(path).lstrip()
-    except UserError:  # The format's reader says what is wrong.
-        return None
-    if _LINE.fullmatch(text.partition("\n")[0]):
-        return "flickr8k"
-    document = table.parsed(text)
-    if isinstance(document, dict) and isinstance(document.get("images"), list):
-        return "coco" if "annotations" in document else "karpathy"
-    with suppress(UserError):
+        if _LINE.fullmatch(text.partition("\n")[0]):
+            return "flickr8k"
+        document = table.parsed(text)
+        if isinstance(document, dict) and isinstance(document.get("images"), list):
+            return "coco" if "annotations" in document else "karpathy"
         next(table.text_records(path, Problems()), None)
         return "table"
     return None

@@ -18,7 +18,6 @@ from timm.data import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 from torch import Tensor
 
 import captioner
-from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_recipe import read_recipe, with_encoder_sections
 from captioner.runs.run import train_run
@@ -143,8 +142,8 @@ def test_an_unusable_encoder_is_refused(tmp_path: Path, encoder: str, message: s
 def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(monkeypatch: Patch) -> None:
     import timm
 
-    with pytest.raises(UserError, match="memory_size 512 is not 64"):
-        replace(make_captioner().backend, encoder=network("timm/test_vit"))
+    backend = make_captioner().backend
+    refuses("memory_size 512 is not 64", replace, backend, encoder=network("timm/test_vit"))
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: torch.nn.Linear(3, 3))
     refuses("timm/test_vit has no spatial feature map", network, "timm/test_vit")
     monkeypatch.setitem(sys.modules, "timm", None)
