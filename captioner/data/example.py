@@ -30,11 +30,8 @@ IN_TRAINING = "--set data.on_problem=skip"
 
 TRAIN, VALIDATION = "train", "val"  # The splits that are drawn.
 
-SPLIT_OF = {
-    **dict.fromkeys(("train", "training"), TRAIN),
-    **dict.fromkeys(("val", "validation", "valid", "dev"), VALIDATION),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
+SPLIT_OF = {"train": TRAIN, "training": TRAIN, "test": "test", "testing": "test"}
+SPLIT_OF |= dict.fromkeys(("val", "validation", "valid", "dev"), VALIDATION)
 """The split that a folder's or row's name means, as people and Hugging Face's datasets name it."""
 
 
