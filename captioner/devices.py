@@ -15,9 +15,11 @@ _PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def choose_device(chosen: torch.device | str = "auto") -> torch.device:
     """The device `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available."""
     name, mps = str(chosen), int(torch.backends.mps.is_available())
-    counts = {"cuda": torch.cuda.device_count(), "mps": mps, "cpu": 1}  # The best first.
     if name == "auto":
-        return torch.device(next(filter(counts.get, counts)))
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if mps else "cpu")
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": mps}
     try:
         device = torch.device(name)
         count = counts[device.type]

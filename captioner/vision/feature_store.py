@@ -66,9 +66,10 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
 
     def __init__(self, folder: Path, record: StoreRecord, rank: int = 0, ranks: int = 1) -> None:
         """Create the store or go on with it."""
-        with files.lock(folder / ".lock", f"feature store {folder}", wait=True):
-            if not os.path.exists(folder / RECORD):
-                _create_store(folder, record)
+        if not os.path.exists(folder / RECORD):  # A finished store may be in a folder to read only.
+            with files.lock(folder / ".lock", f"feature store {folder}", wait=True):
+                if not os.path.exists(folder / RECORD):
+                    _create_store(folder, record)
         _read_record(folder, record)
         self._start = _map_rows(folder, record).offset
         self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
@@ -81,6 +82,8 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         states: of each photo now, such as its size and time of change. A new store takes these.
         """
         path, now = self.folder / STATES, [list(state) for state in states]
+        if path.exists() and files.read_json(path, "states of the photos") == now:
+            return []
         with files.lock(self.folder / ".lock", f"feature store {self.folder}", wait=True):
             before = files.read_json(path, "states of the photos") if path.exists() else now
             is_changed = [before[row : row + 1] != [state] for row, state in enumerate(now)]

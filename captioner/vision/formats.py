@@ -55,7 +55,8 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF", "JPEG200
 
 IS_ADDRESS = "is an address; photos are not fetched, only read"
 _KNOWN = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM or PCX"
-_HEIC = re.compile(rb"(?s)....ftyp(hei|hev|mif1|msf1)")  # How it begins: ISO/IEC 23008-12, 10.
+# How HEIC begins, and no AVIF: ISO/IEC 23008-12, 10.
+_HEIC = re.compile(rb"(?s)....ftyp(?!.*avif)(hei|hev|mif1|msf1)")
 
 _NOT_READ = "which is not read: save it as PNG or JPEG"
 
@@ -255,7 +256,7 @@ def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> ImageFile.Image
     """The image in `file`: reads the header, decodes nothing."""
     file.seek(0)
     formats: tuple[str, ...] = _FORMATS
-    if _HEIC.match(file.read(16)):
+    if _HEIC.match(file.read(64)):
         with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
             from pillow_heif import register_heif_opener
         register_heif_opener()
