@@ -143,8 +143,6 @@ class Collector:
 
     def add(self, photo: SourcePhoto) -> bool:
         """Add a photo; False, and a problem, if another one of its id was added before."""
-        if self._check_files and isinstance(photo.path, Path):
-            photo.path = existing_path(photo.path)
         photo.split = _meant(photo.split)
         first = self._photos.setdefault(str(photo.image_id), photo)
         if first.split != photo.split:  # A model must not be validated on its training data.
@@ -176,6 +174,9 @@ class Collector:
                 self._draw_splits(VALIDATION in names)
         own_splits = sorted({photo.split for photo in photos if photo.split})
         wanted = [photo for photo in photos if None in names or photo.split in names]
+        for photo in wanted:
+            if self._check_files and isinstance(photo.path, Path):
+                photo.path = existing_path(photo.path)
         self._find_moved(wanted)
         usable = [(photo.split, self._example(photo)) for photo in wanted]
         for photo in photos if own_splits and None not in names else ():
