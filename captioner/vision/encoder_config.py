@@ -26,7 +26,7 @@ class VGGConfig(EncoderConfig):
     )
     rank: Share = Field(
         1.0,
-        description="below 1, convolutions behind the first pooling are two: 3x3 with this "
+        description="below 1, VGG's own convolutions behind the first pooling are two: 3x3 with this "
         "share of the channels, and 1x1; ImageNet weights need 1",
     )
     context: tuple[Annotated[int, Field(ge=1, le=14, strict=True)], ...] = Field(
