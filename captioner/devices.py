@@ -14,12 +14,11 @@ _PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 def choose_device(chosen: torch.device | str = "auto") -> torch.device:
     """The device `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available."""
-    name = str(chosen)
+    name, mps = str(chosen), int(torch.backends.mps.is_available())
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    mps = int(torch.backends.mps.is_available())
+        return torch.device("mps" if mps else "cpu")
     counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": mps}
     try:
         device = torch.device(name)
@@ -32,22 +31,18 @@ def choose_device(chosen: torch.device | str = "auto") -> torch.device:
 
 
 def fast_device(chosen: torch.device | str) -> torch.device:
-    """The device of a program, which may change torch's settings, with fast kernels."""
-    device = choose_device(chosen)
-    use_fast_kernels(device)
-    return device
+    """The device of a program, which may change torch's settings for the whole process.
 
-
-def use_fast_kernels(device: torch.device) -> None:
-    """On CUDA, for the whole process: TF32 in products, cuDNN's fastest convolutions.
-
-    On a CPU no more threads than `allowed_cores`: torch knows no quota of a container.
+    On CUDA: TF32 in products, cuDNN's fastest convolutions. On a CPU no more threads than
+    `allowed_cores`: torch knows no quota of a container.
     """
+    device = choose_device(chosen)
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark = True
     elif "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(min(torch.get_num_threads(), allowed_cores()))
+    return device
 
 
 def choose_precision(name: str) -> torch.dtype:

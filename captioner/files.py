@@ -15,7 +15,8 @@ import unicodedata
 import uuid
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -56,12 +57,10 @@ def refuse_os_errors(problem: str) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
-        raise UserError(f"{problem}: {error.strerror or error}") from None
-    except ValueError as error:
-        if "embedded null" not in str(error):
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError) and "embedded null" not in str(error):
             raise
-        raise UserError(f"{problem}: {error}") from None
+        raise UserError(f"{problem}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def temporary_path(folder: Path, suffix: str = "") -> Path:
@@ -115,8 +114,7 @@ def atomic_path(path: StrPath) -> Iterator[Path]:
             if is_replaced:
                 replace(temporary, target)
             else:
-                with temporary.open("rb") as file, target.open("wb") as stream:
-                    shutil.copyfileobj(file, stream)
+                target.write_bytes(temporary.read_bytes())
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -167,12 +165,12 @@ def lock(path: Path, name: str, wait: bool = False, stays: bool = True) -> Itera
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()  # The library takes a file that cannot be made for a locked one.
         holder: BaseFileLock = FileLock(path, timeout=0)
-        if error := _locking_error(path.parent):
+        if not _has_locks(path.parent):
             marker = path.with_name(f"{path.name}.held")
             holder = SoftFileLock(marker, timeout=1)  # What an ended process left goes first.
             advice = f"; if not, remove {marker}"
-            why = f"its file system has no locks ({error.strerror or error})"
-            sys.stderr.write(f"captioner: {name} is locked by the file {marker}: {why}\n")
+            held = f"is locked by the file {marker}: its file system has no locks"
+            sys.stderr.write(f"captioner: {name} {held}\n")
         try:
             holder.acquire(-1 if wait else holder.timeout)
         except Timeout:
@@ -186,16 +184,16 @@ def lock(path: Path, name: str, wait: bool = False, stays: bool = True) -> Itera
         holder.release()
 
 
-def _locking_error(folder: Path) -> OSError | None:
-    """Why the file system of a folder locks no files, as Lustre, NFS and FUSE may not."""
+def _has_locks(folder: Path) -> bool:
+    """Whether the file system of a folder locks files; Lustre, NFS and FUSE may not."""
     with contextlib.suppress(ImportError), tempfile.TemporaryFile(dir=folder) as file:
         import fcntl  # Not on Windows, where all do.
 
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Nobody else knows the file.
-        except OSError as error:
-            return error
-    return None
+        except OSError:
+            return False
+    return True
 
 
 def write_bytes(path: StrPath, content: bytes) -> None:
@@ -301,34 +299,34 @@ def composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-FolderNames: TypeAlias = Callable[[str], tuple[dict[str, str], dict[str, str]]]
-"""`folder_names`, or a cache of it."""
+@lru_cache(maxsize=256)
+def _folder_names(folder: str, changed: int) -> tuple[dict[str, str], dict[str, str]]:
+    """The names in a folder by their composed form, and by it in lower case if only one has it.
 
-
-def folder_names(folder: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The names in a folder by their composed form, and by it in lower case if only one has it."""
-    by_name: dict[str, str] = {}
-    with contextlib.suppress(OSError, ValueError):
-        by_name = {composed(name): name for name in os.listdir(folder)}
+    changed: when the folder was, in nanoseconds.
+    """
+    by_name = {composed(name): name for name in os.listdir(folder)}
     counts = Counter(map(str.casefold, by_name))
-    lower = {name.casefold(): name for name in by_name if counts[name.casefold()] == 1}
-    return by_name, {form: by_name[name] for form, name in lower.items()}
+    alone = (form for form in by_name if counts[form.casefold()] == 1)
+    return by_name, {form.casefold(): by_name[form] for form in alone}
 
 
-def existing_path(path: Path, names: FolderNames = folder_names) -> Path:
+def existing_path(path: Path) -> Path:
     """The path, or that of the only file whose name differs by its spelling alone.
 
     See `composed`; to Windows and macOS 0.jpg is 0.JPG, and Windows writes backslashes.
-    names: for many paths, a cache of `folder_names` that is dropped with them: folders change.
     """
     if os.path.lexists(path) or path == path.parent:
         return path
     if "\\" in path.as_posix():
-        return existing_path(Path(path.as_posix().replace("\\", "/")), names)
-    folder = existing_path(path.parent, names)
-    by_name, by_lower = names(os.path.abspath(folder))
-    name = composed(path.name)
-    return folder / (by_name.get(name) or by_lower.get(name.casefold(), path.name))
+        return existing_path(Path(path.as_posix().replace("\\", "/")))
+    folder, name = existing_path(path.parent), path.name
+    with contextlib.suppress(OSError, ValueError):
+        place = os.path.abspath(folder)
+        by_name, by_lower = _folder_names(place, os.stat(place).st_mtime_ns)
+        form = composed(name)
+        name = by_name.get(form) or by_lower.get(form.casefold(), name)
+    return folder / name
 
 
 def check_writable(what: str, folder: str | os.PathLike[str]) -> None:

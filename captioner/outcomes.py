@@ -114,7 +114,7 @@ def outcomes_of(
 
     items = in_background(attempt, named, readers)
     batches = iter(lambda: list(islice(items, batch_size)), [])
-    results = in_background(lambda batch: with_results(batch, compute), batches, workers)
+    results = in_background(partial(with_results, compute=compute), batches, workers)
     return chain.from_iterable(results)
 
 

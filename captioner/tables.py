@@ -16,8 +16,8 @@ AddRows = Callable[[Sequence[Mapping[str, object]]], None]
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")  # How formulas of spreadsheets begin.
 _LATEX = {letter: f"\\{letter}" for letter in "#$%&_{}"}
-_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_LATEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
+_NAMES = ("backslash", "asciitilde", "asciicircum", "less", "greater", "bar")
+_LATEX |= {sign: f"\\text{name}{{}}" for sign, name in zip("\\~^<>|", _NAMES, strict=True)}
 _LATEX |= {"[": "{[}", "*": "{*}"}  # Behind a line's end they are options of it.
 _ROWS_OF_GROUP = 1000  # Rows of Parquet that are written together.
 

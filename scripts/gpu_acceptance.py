@@ -33,7 +33,7 @@ import torch
 from benchmark_machine import Machine, described, has_bfloat16
 
 from captioner.cli.program import run_program, script_parser
-from captioner.devices import choose_device, use_fast_kernels
+from captioner.devices import fast_device
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run
@@ -107,10 +107,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=9, help="(default: %(default)g)")
     arguments = parser.parse_args()
     begin = time.perf_counter()
-    device = choose_device(arguments.device)
+    device = fast_device(arguments.device)  # As training and captioning have it.
     if device.type != "cuda" and not arguments.small:
         raise UserError("there is no CUDA device here: give --small to see whether this runs")
-    use_fast_kernels(device)  # As training and captioning do.
     print(described(device) + (", small sizes" if arguments.small else ""), flush=True)
     tests = run_tests(device, 60 * arguments.minutes / 2)
     print(f"tests: {tests}", flush=True)

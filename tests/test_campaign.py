@@ -1,9 +1,8 @@
-"""Broken photos, names and sidecars: a sentence, in time, and nothing left."""
+"""Hostile names and sizes of photos, and kills: a sentence, in time, and nothing left."""
 
 import json
 import os
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,20 +38,6 @@ def held(commands: Commands, arguments: list[str]) -> Ended:
     return ended
 
 
-Change = Callable[[bytes, random.Random], bytes]
-
-
-def flipped(content: bytes, draw: random.Random) -> bytes:
-    changed = bytearray(content)
-    for _ in range(3):
-        changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
-    return bytes(changed)
-
-
-def cut(content: bytes, draw: random.Random) -> bytes:
-    return content[: draw.randrange(len(content))]
-
-
 NAMES = [
     b"line\nbreak.png",
     b"bell\a\x1b[2J.png",
@@ -68,16 +53,11 @@ NAMES = [
 ]
 
 
-def test_photos_of_all_kinds_and_names(commands: Commands) -> None:
-    draw, folder = random.Random(0), commands.folder / "many"
+def test_photos_of_hostile_names_and_sizes(commands: Commands) -> None:
+    folder = commands.folder / "many"
     folder.mkdir()
-    for name in ("whole.jpg", "whole.png", "whole.gif", "whole.webp", "whole.tif"):
-        content = save_photo(folder / name).read_bytes()
-        for number in range(4):
-            for change in (flipped, cut):
-                mutated = change(content, draw)
-                (folder / f"{change.__name__}{number}-{name}").write_bytes(mutated)
-    photo = (folder / "whole.png").read_bytes()
+    photo = save_photo(folder / "whole.png").read_bytes()
+    (folder / "cut.png").write_bytes(photo[:-100])
     for raw in NAMES:
         Path(os.fsdecode(os.fsencode(folder) + b"/" + raw)).write_bytes(photo)
     for mode, width, height in (("L", 200_000, 1), ("1", 1, 200_000), ("I;16", 7_000, 7_000)):
@@ -94,7 +74,7 @@ def test_photos_of_all_kinds_and_names(commands: Commands) -> None:
     errors = {Path(each["image"]).name: each.get("error") for each in records}
     names = [name.decode(errors="surrogateescape") for name in NAMES[:-2]]
     assert {name: errors[name] for name in names if errors[name]} == {}
-    assert len(errors) >= 45 + len(NAMES)
+    assert len(errors) >= 7 + len(NAMES)
 
 
 def test_ten_kills_of_captioning_change_no_byte(commands: Commands) -> None:

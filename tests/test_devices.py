@@ -3,9 +3,9 @@ from unittest import mock
 
 import pytest
 import torch
+from refusals import refuses
 
-from captioner.devices import choose_device, fast_device, use_fast_kernels
-from captioner.errors import UserError
+from captioner.devices import choose_device, fast_device
 from captioner.training.distributed import Processes
 
 
@@ -34,11 +34,10 @@ def test_auto_takes_the_best_there_is(
 def test_other_devices_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, reason: str) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(UserError, match=f"device '{name}' {reason}"):
-        choose_device(name)
+    refuses(f"device '{name}' {reason}", choose_device, name)
 
 
-@pytest.mark.parametrize("use", [use_fast_kernels, fast_device, Processes])
+@pytest.mark.parametrize("use", [fast_device, Processes])
 @pytest.mark.parametrize(("device", "is_fast"), [("cpu", False), ("cuda", True)])
 def test_a_gpu_uses_tf32_and_times_convolutions(
     monkeypatch: pytest.MonkeyPatch, use: Callable[..., object], device: str, is_fast: bool

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from photo_samples import DEMO_CAPTION
+from refusals import refuses
 from torch import nn
 
 from captioner import memory_limits
 from captioner.backends.graphs import default_threads
-from captioner.devices import use_fast_kernels
-from captioner.errors import UserError
+from captioner.devices import fast_device
 from captioner.memory_limits import check_memory, is_memory_error, memory_sentence
 from captioner.module_weights import make_trainable
 
@@ -21,13 +21,11 @@ def test_sizes_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     layer = make_trainable(lambda: nn.Linear(2, 3), "a layer")
     assert not layer.weight.is_meta
     refused = r"training a layer takes 10\d+\.\d GB, and there are"
-    with pytest.raises(UserError, match=refused):
-        make_trainable(lambda: nn.Linear(65_536, 10**6), "a layer")
+    refuses(refused, make_trainable, lambda: nn.Linear(65_536, 10**6), "a layer")
     monkeypatch.setattr(memory_limits, "address_limit", lambda: 10**9)
     check_memory(10**9, "a photo")
     refused = r"^a photo takes 2\.5 GB, and there are 1\.0 GB of memory$"
-    with pytest.raises(UserError, match=refused):
-        check_memory(2_500_000_000, "a photo")
+    refuses(refused, check_memory, 2_500_000_000, "a photo")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +34,6 @@ def test_sizes_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
         ({}, 6),
         ({"cpu.max": "max 100000"}, 6),
         ({"cpu.max": "150000 100000"}, 2),
-        ({"cpu.max": "20000 100000"}, 1),
         ({"cpu.max": "900000 100000"}, 6),
         ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 6),
         ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
@@ -55,7 +52,7 @@ def test_cores_are_those_of_the_affinity_and_the_quota(
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(4)
-        use_fast_kernels(torch.device("cpu"))
+        fast_device("cpu")
         assert torch.get_num_threads() == min(4, cores)
     finally:
         torch.set_num_threads(before)
@@ -65,10 +62,7 @@ def test_cores_are_those_of_the_affinity_and_the_quota(
 
 MESSAGES = [
     (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0"), "2.00 GiB"),
-    (
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 7 bytes."),
-        "7",
-    ),
+    (RuntimeError("can't allocate memory: you tried to allocate 7 bytes."), "7 bytes"),
     (RuntimeError("unable to mmap 9 bytes from file <a>: Cannot allocate memory (12)"), "memory;"),
     (ImportError("libtorch.so: failed to map segment from shared object"), "load a library (libt"),
 ]

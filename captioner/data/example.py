@@ -7,13 +7,12 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from itertools import takewhile
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from captioner.errors import UserError, counted
-from captioner.files import FolderNames, existing_path, folder_names
+from captioner.files import existing_path
 from captioner.text.languages import is_valid_unicode
 from captioner.text.tokenizer import tokenize
 
@@ -31,19 +30,14 @@ IN_TRAINING = "--set data.on_problem=skip"
 
 TRAIN, VALIDATION = "train", "val"  # The splits that are drawn.
 
-SPLIT_OF = {
-    **dict.fromkeys(("train", "training"), TRAIN),
-    **dict.fromkeys(("val", "validation", "valid", "dev"), VALIDATION),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
+SPLIT_OF = {"train": TRAIN, "training": TRAIN, "test": "test", "testing": "test"}
+SPLIT_OF |= dict.fromkeys(("val", "validation", "valid", "dev"), VALIDATION)
 """The split that a folder's or row's name means, as people and Hugging Face's datasets name it."""
 
 
-def _name_in_source(split: str | None, own_splits: Sequence[str]) -> str | None:
-    """A source's own name of a split: "val" is "validation" or "dev" in some sources."""
-    meant = SPLIT_OF.get(split or "")
-    alike = [name for name in own_splits if meant and SPLIT_OF.get(name.lower()) == meant]
-    return alike[0] if alike and split not in own_splits else split
+def _meant(split: str | None) -> str | None:
+    """The split that a name means: "validation" and "dev" are "val"."""
+    return split and SPLIT_OF.get(f"{split}".lower(), split)
 
 
 _LISTED_OF_EACH_KIND = 3
@@ -80,6 +74,7 @@ class Problems:
     naming_images: str = "--images"  # The option of the photos' folder.
     by_captioner: bool = False  # Whether captions count that captioner wrote in a folder.
     draws_splits: bool = True  # If the source has none; False: every photo is in the first split.
+    left_out: int = 0  # Captions that captioner wrote.
     notes: list[str] = field(default_factory=list)  # Such as which splits were drawn.
     kinds: dict[str, list[str]] = field(default_factory=dict)
 
@@ -135,30 +130,27 @@ class Collector:
 
     Ids are compared as text: 1 is "1". check_files: whether the photos must exist. images: their
         folder if it was given, in which photos of another machine are looked for (see `_moved`).
-    names: of each folder, listed once for this source.
     """
 
     def __init__(self, problems: Problems, check_files: bool, images: Path | None = None) -> None:
         self.problems = problems
         self._check_files = check_files
         self._images = images
-        self.names: FolderNames = cache(folder_names)
         self._photos: dict[str, SourcePhoto] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
         return str(image_id) in self._photos
 
     def add(self, photo: SourcePhoto) -> bool:
-        """Add a photo; False, and a problem, if it was added before."""
-        if self._check_files and isinstance(photo.path, Path):
-            photo.path = existing_path(photo.path, self.names)
+        """Add a photo; False, and a problem, if another one of its id was added before."""
+        photo.split = _meant(photo.split)
         first = self._photos.setdefault(str(photo.image_id), photo)
         if first.split != photo.split:  # A model must not be validated on its training data.
             both = f"{first.split or 'none'} and {photo.split or 'none'}"
             self.problems.add("image in two splits", f"{photo.record}: {both}")
-        elif first is not photo:
+        elif first.path != photo.path:
             self.problems.add("duplicate image", f"{photo.record}, as {first.record}")
-        return first is photo
+        return (first.split, first.path) == (photo.split, photo.path)
 
     def add_caption(self, image_id: ImageId, text: str, record: str) -> None:
         """Add a caption to an image. record: its name, for messages."""
@@ -173,54 +165,48 @@ class Collector:
         `train` and `val` of a source without splits are drawn. Raises `UserError` for a refused
         problem in these splits and if one has no photo.
         """
-        own_splits = self._split(splits)
-        names = [_name_in_source(split, own_splits) for split in splits]
-
-        def is_wanted(photo: SourcePhoto) -> bool:
-            return None in names or photo.split in names
-
-        photos = self._photos.values()
-        self._find_moved([*filter(is_wanted, photos)])
-        usable = []
-        for photo in photos:
-            if own_splits and photo.split is None and None not in names:
-                self.problems.add("image without a split", photo.record)
-            elif is_wanted(photo) and (example := self._example(photo)):
-                usable.append((photo.split, example))
-        self.problems.settle()
-        by_split = [[item for own, item in usable if name in (None, own)] for name in names]
-        if [] in by_split:
-            split = names[by_split.index([])]
-            where = f" in split {split!r}; its splits: {', '.join(own_splits) or 'none'}"
-            fault = f"{self.problems.source} has no photo with a caption"
-            fault += where if split and photos else ""
-            raise UserError("; ".join([fault, *self.problems.sentences]))
-        return by_split
-
-    def _split(self, splits: Splits) -> list[str]:
-        """The names of the source's splits; it gets the first one asked for, or drawn ones."""
-        photos = self._photos.values()
+        photos, names = self._photos.values(), [*map(_meant, splits)]
         if not any(photo.split for photo in photos):
             if not self.problems.draws_splits:
                 for photo in photos:
-                    photo.split = splits[0]
-            elif photos and {TRAIN, VALIDATION} & set(splits):
-                self._draw_splits(VALIDATION in splits)
-        return sorted({photo.split for photo in photos if photo.split})
+                    photo.split = names[0]
+            elif photos and {TRAIN, VALIDATION} & {*names}:
+                self._draw_splits(VALIDATION in names)
+        own_splits = sorted({photo.split for photo in photos if photo.split})
+        wanted = [photo for photo in photos if None in names or photo.split in names]
+        for photo in wanted:
+            if self._check_files and isinstance(photo.path, Path):
+                photo.path = existing_path(photo.path)
+        self._find_moved(wanted)
+        usable = [(photo.split, self._example(photo)) for photo in wanted]
+        for photo in photos if own_splits and None not in names else ():
+            if photo.split is None:
+                self.problems.add("image without a split", photo.record)
+        self.problems.settle()
+        by_split = []
+        for name in names:
+            by_split.append([each for own, each in usable if each and name in (None, own)])
+            if not by_split[-1]:
+                fault = f"{self.problems.source} has no photo with a caption"
+                if name and photos:
+                    fault += f" in split {name!r}; its splits: {', '.join(own_splits) or 'none'}"
+                raise UserError("; ".join([fault, *self.problems.sentences]))
+        return by_split
 
     def _find_moved(self, photos: Sequence[SourcePhoto]) -> None:
         """If none of the photos exists, find them in the folder of images, or refuse them."""
         if not photos or any(map(self._exists, photos)):
             return
         paths = [photo.path for photo in photos if isinstance(photo.path, Path)]
-        moved = _moved(paths, self._images, self.names) if self._images else []
-        if not any(map(os.path.isfile, moved)):
-            fault = f"none of its {counted(len(photos), 'photo')} exists, the first would be"
-            also = f", and none is in {self._images} by the end of its path" if self._images else ""
-            advice = f"{paths[0]}{also}; give their folder ({self.problems.naming_images})"
-            raise UserError(f"{self.problems.source}: {fault} {advice}")
-        for photo, path in zip(photos, moved, strict=True):
-            photo.path = path
+        where = f"none of its {counted(len(photos), 'photo')} exists, the first would be {paths[0]}"
+        if self._images:
+            moved = _moved(paths, self._images)
+            for photo, path in zip(photos, moved, strict=False):
+                photo.path = path
+            where += f", and none is in {self._images} by the end of its path"
+        if not any(map(self._exists, photos)):
+            advice = f"give their folder ({self.problems.naming_images})"
+            raise UserError(f"{self.problems.source}: {where}; {advice}")
 
     def _draw_splits(self, is_validated: bool) -> None:
         """Draw validation photos: a tenth, but at least 50, or a quarter of fewer than 200.
@@ -234,19 +220,19 @@ class Collector:
             return hashlib.sha256(f"{_SEED} {name}".encode("utf-8", "replace")).digest()
 
         photos = sorted(self._photos.values(), key=drawn_by)
-        source = self.problems.source
-        is_drawn = len(photos) >= _FEWEST_DRAWN
-        if is_validated and not is_drawn:
-            few = f"has {counted(len(photos), 'photo')} and no splits"
-            advice = f"training draws its validation photos from {_FEWEST_DRAWN} at least"
-            raise UserError(f"{source} {few}; {advice}")
-        count = is_drawn * max(len(photos) // 10, min(50, max(2, len(photos) // 4)))
-        for place, photo in enumerate(photos):
-            photo.split = VALIDATION if place < count else TRAIN
-        if is_drawn:
-            share = f"{count:,} of its {len(photos):,} photos, drawn with seed {_SEED}"
+        source, total = self.problems.source, len(photos)
+        for photo in photos:
+            photo.split = TRAIN
+        if total >= _FEWEST_DRAWN:
+            count = max(total // 10, min(50, max(2, total // 4)))
+            for photo in photos[:count]:
+                photo.split = VALIDATION
+            share = f"{count:,} of its {total:,} photos, drawn with seed {_SEED}"
             drawn = f"{share}, are the split {VALIDATION}, the others {TRAIN}"
             self.problems.notes.append(f"{source} has no splits: {drawn}")
+        elif is_validated:
+            advice = f"training draws its validation photos from {_FEWEST_DRAWN} at least"
+            raise UserError(f"{source} has {counted(total, 'photo')} and no splits; {advice}")
 
     def _exists(self, photo: SourcePhoto) -> bool:
         path = photo.path
@@ -271,17 +257,14 @@ class Collector:
         return None
 
 
-def _moved(paths: Sequence[Path], images: Path, known: FolderNames) -> list[Path]:
+def _moved(paths: Sequence[Path], images: Path) -> list[Path]:
     """Photos of another machine in a folder, by the ends of their paths: where the most exist.
 
-    All paths lose as many first parts, or all but the names if these differ, so that no two become
-    one; as few as possible.
+    All paths lose as many first parts, or all but the names; as few as possible, and never so many
+    that two become one.
     """
-    columns = zip(*(path.parent.parts for path in paths), strict=False)
-    shared = len([*takewhile(lambda parts: len({*parts}) == 1, columns)])
-    ends = [[Path(*path.parts[first:]) for path in paths] for first in range(1, shared + 1)]
-    names = [Path(path.name) for path in paths]
-    if len(set(names)) == len(set(paths)):
-        ends.append(names)
-    places = ([existing_path(images / end, known) for end in of_all] for of_all in ends)
+    fewest = min(len(path.parts) for path in paths)
+    ends = ([Path(*path.parts[first:]) for path in paths] for first in (*range(1, fewest), -1))
+    distinct = [of_all for of_all in ends if len({*of_all}) == len({*paths})]
+    places = ([existing_path(images / end) for end in of_all] for of_all in distinct)
     return max(places, key=lambda place: sum(map(os.path.isfile, place)), default=[])

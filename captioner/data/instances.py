@@ -5,7 +5,6 @@ Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 """
 
 import os
-import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,14 +21,8 @@ from captioner.data.example import ImageId
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
 from captioner.schema import Id, Records, Text, from_mapping
+from captioner.text.languages import word_forms
 from captioner.text.tokenizer import tokenize
-
-# Plurals of word endings: "fireman" as "man".
-_IRREGULAR_ENDINGS = (
-    "calf calves, child children, foot feet, goose geese, half halves, knife knives, loaf loaves, "
-    "man men, mouse mice, ox oxen, person people, scarf scarves, sheep sheep, shelf shelves, "
-    "tooth teeth, wife wives"
-)
 
 Phrase = tuple[str, ...]
 Mention = tuple[int, int, str]  # First word, last word (excluded), category.
@@ -108,26 +101,11 @@ def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
     known = {**categories, **phrases}
     derived = dict(known)
     for phrase, category in known.items():
-        several = [(*phrase[:-1], plural) for plural in plurals(phrase[-1])]
-        for form in (phrase, *(form for form in several if form not in known)):
+        forms = {(*phrase[:-1], word) for word in word_forms(phrase[-1])}
+        for form in {phrase} | (forms - known.keys()):
             for joined in (form, ("".join(form),), ("-".join(form),)):
                 derived.setdefault(joined, category)
     return Synonyms(derived)
-
-
-def plurals(word: str) -> list[str]:
-    """The possible plurals of an English word: "mans" and "men", since "human" makes "humans"."""
-    results = [word + "s"]
-    if word.endswith(("s", "x", "z", "ch", "sh")):
-        results = [word + "es"]
-    elif re.search("[^aeiou]y$", word):
-        results = [word[:-1] + "ies"]
-    elif word.endswith("o"):
-        results.append(word + "es")  # pianos, potatoes
-    for singular, plural in map(str.split, _IRREGULAR_ENDINGS.split(", ")):
-        if word.endswith(singular):
-            results.append(word.removesuffix(singular) + plural)
-    return results
 
 
 _Side = Annotated[int, Field(ge=1, le=20_000)]  # Pixels; masks are as large as the photo.
@@ -180,9 +158,8 @@ class CocoInstances:
             categories = {str(category["id"]): category["name"] for category in file.categories}
             self._categories |= categories
             for image in file.images:
-                photo = _AnnotatedPhoto((image["width"], image["height"]), [])
-                name = str(image["id"])
-                photo = self._photos.setdefault(name, photo)
+                name, size = str(image["id"]), (image["width"], image["height"])
+                photo = self._photos.setdefault(name, _AnnotatedPhoto(size, []))
                 self._photos[image.get("file_name", name).replace("\\", "/")] = photo
             for place, thing in enumerate(file.annotations):
                 image_id, category_id = str(thing["image_id"]), str(thing["category_id"])
@@ -215,9 +192,8 @@ class CocoInstances:
             union |= mask
             if not mask.any() and across > 0 and down > 0:
                 boxes.append((left, top, left + across, top + down))
-        if not union.any() and not boxes:
-            return None
-        return Target((width, height), tuple(boxes), union if union.any() else None)
+        target = Target((width, height), tuple(boxes), union if union.any() else None)
+        return target if boxes or target.mask is not None else None
 
     def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
         """The categories in both the files and a word list, one at least."""
@@ -248,20 +224,21 @@ class CocoInstances:
 
     def _mask(self, thing: _Thing, width: int, height: int) -> NDArray[np.bool_]:
         outline = thing.get("segmentation")
+        drawn = None
         if not outline:
-            return np.zeros((height, width), dtype=np.bool_)
-        if isinstance(outline, dict) and outline.get("size") == [height, width]:
+            drawn = np.zeros((height, width), dtype=np.bool_)
+        elif isinstance(outline, dict) and outline.get("size") == [height, width]:
             drawn = decode_run_lengths(outline.get("counts"), height, width)
-            if drawn is not None:
-                return drawn
-        if isinstance(outline, list) and all(_is_drawn(each, width, height) for each in outline):
+        elif isinstance(outline, list) and all(_is_drawn(each, width, height) for each in outline):
             from pycocotools import mask  # Imported here: few commands read masks.
 
             merged = mask.merge(mask.frPyObjects(outline, height, width))
-            return np.asarray(mask.decode(merged), dtype=np.bool_)
-        known = "polygons, of three or more pairs of numbers in its image, nor run lengths"
-        where = f"the segmentation of annotation {thing['id']} in {self} is neither"
-        raise UserError(f"{where} {known} that add up to its size {[height, width]}")
+            drawn = np.asarray(mask.decode(merged), dtype=np.bool_)
+        if drawn is None:
+            known = "polygons, of three or more pairs of numbers in its image, nor run lengths"
+            where = f"the segmentation of annotation {thing['id']} in {self} is neither"
+            raise UserError(f"{where} {known} that add up to its size {[height, width]}")
+        return drawn
 
 
 def _is_drawn(polygon: object, width: int, height: int) -> bool:

@@ -11,6 +11,7 @@
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +36,7 @@ from captioner.vision.shards import SHARD_SUFFIXES
 
 _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
 _SPLIT = re.compile(r"(?<![a-z])(?:train|val|test)(?:20\d\d)?(?![a-z0-9])")
-_LINE = re.compile(r"(?P<image>[^\t]+)#(?P<number>[0-9]{1,9})\t(?P<caption>.*)", re.DOTALL)
+_LINE = re.compile(r"(?s)\s*(?P<image>[^\t]*\S)\s*#(?P<number>[0-9]{1,9})\t(?P<caption>.*)")
 _LISTS = {"train": "train", "val": "dev", "test": "test"}  # As in Flickr_8k.devImages.txt.
 
 
@@ -46,18 +47,16 @@ def format_of(path: Path) -> str | None:
         return "table"
     if suffix in (".yaml", ".yml"):
         return None
-    try:
+    with suppress(UserError):  # The format's reader says what is wrong.
         text = read_text(path).lstrip()
-    except UserError:  # The format's reader says what is wrong.
-        return None
-    if _LINE.fullmatch(text.partition("\n")[0]):
-        return "flickr8k"
-    document = table.parsed(text)
-    if isinstance(document, dict) and isinstance(document.get("images"), list):
-        return "coco" if "annotations" in document else "karpathy"
-    is_json = isinstance(document, list) or table.is_captions_by_photo(document)
-    is_table = is_json or table.is_json_lines(text) or table.header(text)[0]
-    return "table" if is_table else None
+        if _LINE.fullmatch(text.partition("\n")[0]):
+            return "flickr8k"
+        document = table.parsed(text)
+        if isinstance(document, dict) and isinstance(document.get("images"), list):
+            return "coco" if "annotations" in document else "karpathy"
+        next(table.text_records(path, Problems()), None)
+        return "table"
+    return None
 
 
 def read_splits(
@@ -111,26 +110,25 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
     splits: train, val or test, or with the year, train2014. A file is one split, unless its name
         says none or several are asked for; its name may not say another.
     """
-    is_folder = os.path.isdir(annotations)
-    collector.problems.source = f"caption {'folder' if is_folder else 'file'} {annotations}"
-    if is_folder and None in splits:
-        raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
+    collector.problems.source = f"captions {annotations}"
+    files = {}
+    if not os.path.isdir(annotations):
+        files[_split_of(annotations, splits)] = annotations
+    elif None in splits:
+        raise UserError(f"{annotations} is a folder, so the split to read must be named")
+    else:
+        for split in splits:
+            name = f"captions_{split}.json"
+            files[split] = _first_file(annotations, name, f"annotations/{name}")
     folder_of = cache(partial(_image_folder, images))
-    for split in splits if is_folder else [_split_of(annotations, splits)]:
-        name = f"captions_{split}.json"
-        file = annotations
-        if is_folder:
-            file = _first_file(annotations, name, f"annotations/{name}")
-        content = read_json(file, "caption file")
-        document = from_mapping(_CaptionFile, content, f"caption file {file}")
+    for split, file in files.items():
+        where = f"caption file {file}"
+        document = from_mapping(_CaptionFile, read_json(file, "caption file"), where)
         named = _SPLIT.findall(file.name)
-        is_drawn = split is None and not {TRAIN, VALIDATION}.isdisjoint(splits)
         for image in document.images:
             name = image["file_name"].replace("\\", "/")  # As Windows writes it.
             path = folder_of(*_FOLDER.findall(name)[:1], split, *named) / name
-            # Drawn splits do not depend on ids.
-            drawn_by = Path(os.path.relpath(path, images)).as_posix() if is_drawn else ""
-            collector.add(SourcePhoto(image["id"], path, f"image {image['id']}", split, drawn_by))
+            collector.add(SourcePhoto(image["id"], path, f"image {image['id']}", split, name))
         for entry in document.annotations:
             collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
 
@@ -198,14 +196,16 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
             usual = f"Flickr_8k.{_LISTS[split]}Images.txt"
             listed = _first_file(annotations.parent, usual, f"{split}.txt")
         problems.source += f" with split list {listed}"
-        for number, name in table.numbered_lines(read_text(listed, "split list")):
-            record = f"image {name.strip()} (line {number} of {listed})"
-            collector.add(SourcePhoto(name.strip(), images / name.strip(), record, split))
+        for number, line in table.numbered_lines(read_text(listed, "split list")):
+            name = line.strip()
+            record = f"image {name} (line {number} of {listed})"
+            collector.add(SourcePhoto(name, images / name, record, split))
     for number, line in lines:
         match = _LINE.fullmatch(line)
-        if not match or not (name := match["image"].strip()):
+        if not match:
             problems.add("row without NAME#NUMBER, a tab and a caption", f"line {number}")
             continue
+        name = match["image"]
         if None in splits and name not in collector:
             collector.add(SourcePhoto(name, images / name, f"image {name} (line {number})"))
         if name in collector:
@@ -214,10 +214,8 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
 
 
 def _first_file(folder: Path, *names: str) -> Path:
-    candidates = [folder / name for name in names]
-    if file := next(filter(Path.is_file, candidates), None):
-        return file
-    raise UserError(f"there is neither {' nor '.join(map(str, candidates))}")
+    """The first of these that exists, else the last."""
+    return next(filter(Path.is_file, (folder / name for name in names)), folder / names[-1])
 
 
 def _image_folder(images: Path, *names: str | None) -> Path:

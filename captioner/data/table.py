@@ -9,20 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from captioner.data.example import SPLIT_OF, Collector, Problems, SourcePhoto, Splits
+from captioner.data.lines import lines_with_errors
 from captioner.errors import UserError, counted
 from captioner.files import (
-    FolderNames,
     Json,
     JsonObject,
-    as_utf8,
-    decode_text,
     existing_path,
-    folder_names,
     opened_file,
     parse_json,
     read_text,
@@ -66,6 +62,11 @@ class TableRow(NamedTuple):
     photo: ShardMember | None = None  # In a shard, named `image`.
     cells: Mapping[str, Json] = {}  # All its columns.
 
+    @property
+    def is_own(self) -> bool:
+        """Whether captioner wrote the captions, and nobody changed them."""
+        return self.cells.keys() >= BY_CAPTIONER and self.cells.get("by") != "person"
+
 
 _Records = Iterator[tuple[str, object]]  # Each with its name, for messages.
 _Rows = dict[str, tuple[str, list[TableRow]]]  # By photo, each with where they stand.
@@ -78,51 +79,42 @@ def read_table(annotations: Path, images: Path, splits: Splits, collector: Colle
         one folder below `images`, and lack their suffix.
     """
     problems = collector.problems
-    kind = "shards" if annotations.suffix.lower() in SHARD_SUFFIXES else "table"
-    kind, rows = ("folder", _of_folder) if os.path.isdir(annotations) else (kind, table_rows)
+    rows, kind = (_of_folder, "folder") if os.path.isdir(annotations) else (table_rows, "table")
     problems.source = f"{kind} {annotations}"
-    is_added: dict[tuple[str, str | None, ShardMember | None], bool] = {}
+    folder: Path | None = None
+    found = cache(with_suffix)  # A photo may have many rows.
     for row in rows(annotations, problems):
         if is_leftover(row.image):  # Such as @eaDir.
             continue
-        if not is_added and not row.photo:
-            images = _folder_of(images, row.image, collector.names)
-        key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
-        if key not in is_added:
-            record = f"image {row.image} ({row.record})"
-            path = row.photo or with_suffix(images / row.image, collector.names)
-            is_added[key] = collector.add(SourcePhoto(row.image, path, record, row.split))
-        for caption in row.captions if is_added[key] else ():
-            collector.add_caption(row.image, caption, row.record)
+        if folder is None and not row.photo:
+            folder = _folder_of(images, row.image)
+        path = row.photo or found((folder or images) / row.image)
+        record = f"image {row.image} ({row.record})"
+        if collector.add(SourcePhoto(row.image, path, record, row.split)):
+            for caption in row.captions:
+                collector.add_caption(row.image, caption, row.record)
 
 
-def _folder_of(images: Path, name: str, names: FolderNames) -> Path:
+def _folder_of(images: Path, name: str) -> Path:
     """`images`, or the only folder in it with the photo, as Kaggle's `Images` beside a table."""
     matches: list[Path] = []
-    if not _is_there(images / name, names):
+    if not os.path.exists(with_suffix(images / name)):
         with suppress(OSError, ValueError):  # A name that no folder can have.
             folders = [images / entry for entry in os.listdir(images) if not is_leftover(entry)]
-            matches = [folder for folder in folders if _is_there(folder / name, names)]
+            matches = [each for each in folders if os.path.exists(with_suffix(each / name))]
     return matches[0] if len(matches) == 1 else images
 
 
-def _is_there(path: Path, names: FolderNames) -> bool:
-    return os.path.exists(existing_path(with_suffix(path, names), names))
-
-
-def with_suffix(path: Path, names: FolderNames) -> Path:
-    """The photo that a path names, also without its suffix, as kohya's scripts write it.
-
-    names: as in `existing_path`.
-    """
-    if path.suffix.lower() in PHOTO_SUFFIXES or os.path.lexists(existing_path(path, names)):
+def with_suffix(path: Path) -> Path:
+    """The photo that a path names, see `existing_path`; also without suffix, as kohya's have it."""
+    path = existing_path(path)
+    if path.suffix.lower() in PHOTO_SUFFIXES or os.path.lexists(path):
         return path
     named = (path.with_name(path.name + suffix) for suffix in sorted(PHOTO_SUFFIXES))
-    existing = (existing_path(each, names) for each in named)
-    return next(filter(os.path.isfile, existing), path)
+    return next(filter(os.path.isfile, map(existing_path, named)), path)
 
 
-def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
+def _of_folder(folder: Path, problems: Problems) -> list[TableRow]:
     """The lines of the text beside each photo (see `_TEXTS`), in the folder or below it.
 
     A photo without a text has its rows of a table of `_METADATA`, in its folder or above, or else
@@ -130,7 +122,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
     Folders named by splits are these splits if all photos with captions lie in them.
     """
     photos = photo_files([folder], note=problems.notes.append, taken=PHOTO_SUFFIXES)
-    found, left_out = _rows_of_tables(photos, folder, problems)
+    found = _rows_of_tables(photos, folder, problems)
     counts: Counter[str] = Counter()
     with Library() as library:
         for photo in photos:
@@ -139,16 +131,14 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
             if text := next(filter(texts.get, texts), None):
                 found[image] = "with a text beside them", [TableRow(f"{text}", image, texts[text])]
             elif image not in found:
-                kind, description, is_own = _description(photo, library, problems)
-                left_out += is_own
-                if description and not is_own:
-                    found[image] = kind, [TableRow(f"{photo}", image, [description])]
+                for each in _descriptions(photo, library, problems)[:1]:
+                    found[image] = _KINDS[each.place], [TableRow(f"{photo}", image, [each.text])]
             without = "with a text of numbers alone" if texts else "without"
             counts[found.get(image, (without, []))[0]] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}"
-    if left_out:
-        note += f"; captions by captioner left out: {left_out:,}"
+    if problems.left_out:
+        note += f"; captions by captioner left out: {problems.left_out:,}"
     problems.notes.append(note)
     if not found and not problems:
         places = "photo.txt or photo.caption beside photo.jpg", *_METADATA, "XMP sidecars"
@@ -158,46 +148,42 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
     tops = {row.image.partition("/")[0] for row in rows}
     if len(tops) > 1 and {top.lower() for top in tops} <= SPLIT_OF.keys():
         rows = [row._replace(split=row.split or row.image.partition("/")[0]) for row in rows]
-    return iter(rows)
+    return rows
 
 
-def _rows_of_tables(photos: Sequence[Path], folder: Path, problems: Problems) -> tuple[_Rows, int]:
-    """The rows of tables by photo, with the table's name; and how many captioner wrote.
+def _rows_of_tables(photos: Sequence[Path], folder: Path, problems: Problems) -> _Rows:
+    """The rows of tables by photo, with the table's name.
 
     The table is the first of `_METADATA` in each folder between a folder and its photos.
     """
     found: _Rows = {}
-    left_out = 0
-    skips_own = not problems.by_captioner
     above = {parent for photo in photos for parent in photo.parents}
-    names = cache(folder_names)
     for place in sorted(above - {*folder.parents}):
         tables = [place / name for name in _METADATA if os.path.isfile(place / name)]
-        for row in chain.from_iterable(
-            table_rows(table, problems, skips_own) for table in tables[:1]
-        ):
-            if row.captions:
-                path = existing_path(place / row.image, names)
+        for table in tables[:1]:
+            for row in table_rows(table, problems):
+                if row.is_own and not problems.by_captioner:
+                    problems.left_out += 1
+                    continue
+                path = existing_path(place / row.image)
                 image = Path(os.path.relpath(path, folder)).as_posix()
-                _, rows = found.setdefault(image, (f"in {tables[0].name}", []))
+                _, rows = found.setdefault(image, (f"in {table.name}", []))
                 rows.append(row._replace(image=image))
-            else:
-                left_out += 1
-    return found, left_out
+    return found
 
 
-def _description(photo: Path, library: Library, problems: Problems) -> tuple[str, str, bool]:
-    """The first description that counts, else captioner's, whose last value is True."""
+def _descriptions(photo: Path, library: Library, problems: Problems) -> list[Description]:
+    """The descriptions in and beside a photo that count."""
     described: Sequence[Description] = ()
     try:
         described = library.said(str(photo))
     except UserError as error:
         problems.add("unreadable description", str(error))
-    usable = (
-        (_KINDS[each.place], each.text, each.by == "captioner" and not problems.by_captioner)
-        for each in described
-    )
-    return min(usable, key=itemgetter(2), default=("", "", False))
+    if problems.by_captioner:
+        return [*described]
+    by_people = [each for each in described if each.by != "captioner"]
+    problems.left_out += bool(described) and not by_people
+    return by_people
 
 
 def _texts_beside(photo: Path) -> dict[Path, list[str]]:
@@ -226,62 +212,47 @@ def text_records(file: Path, problems: Problems, what: str = "table") -> _Record
     JSON with a list of rows, or with captions or rows by photo, as those of kohya's scripts; JSON
     lines, an object each; or a header and rows, separated by commas, semicolons, tabs or bars.
     """
-    if file.suffix.lower() == ".jsonl":  # Read line by line: it may have a million.
-        yield from _json_lines(file, what)
-        return
-    text = read_text(file, what)
-    if is_json_lines(text):
-        yield from ((f"line {line}", parsed(content)) for line, content in numbered_lines(text))
-    elif file.suffix.lower() == ".json" or text.lstrip().startswith(("[", "{")):
-        document = parse_json(text, f"{what} {file}")
-        if isinstance(document, list):
-            yield from ((f"record {number}", record) for number, record in enumerate(document))
-        elif is_captions_by_photo(document):
-            for name, value in document.items():
-                row = value if isinstance(value, dict) else {"caption": value}
-                tags = {"caption": row["tags"]} if "tags" in row else {}  # As kohya's have it.
-                yield f"photo {name!r}", {**tags, **row, "image": name}
-        else:
-            raise UserError(f"{what} {file} is not a list of rows, and not captions by photo")
+    suffix = file.suffix.lower()
+    text = "" if suffix == ".jsonl" else read_text(file, what)
+    if suffix == ".jsonl" or _is_json_lines(text):
+        yield from _of_json_lines(file, what)
+    elif suffix == ".json" or text.lstrip().startswith(("[", "{")):
+        yield from _of_json(parse_json(text, f"{what} {file}"), f"{what} {file}")
     else:
         yield from _of_csv(text, file, problems, what)
 
 
-def _json_lines(file: Path, what: str) -> _Records:
-    with opened_file(file, what) as content:
-        first = content.readline()
-        lines: Iterator[bytes] = chain([first], content)
-        if b"\0" in first:  # UTF-16, in which other bytes end a line.
-            lines = iter(as_utf8(first + content.read(), f"{what} {file}").split(b"\n"))
-        for number, line in enumerate(lines, start=1):
+def _of_json_lines(file: Path, what: str) -> _Records:
+    with opened_file(file, what) as content:  # Read line by line: it may have a million.
+        for number, (line, fault) in enumerate(lines_with_errors(content), start=1):
+            if fault:
+                raise UserError(f"line {number} of {what} {file} cannot be read: {fault}")
             if line.strip():
-                named = f"line {number} of {what} {file}"
-                yield f"line {number}", parsed(decode_text(line, named))
+                yield f"line {number}", parsed(line)
 
 
-def is_json_lines(text: str) -> bool:
+def _is_json_lines(text: str) -> bool:
     """Whether each line is an object: the first is one, and not the whole of another document."""
     first, _, rest = text.strip().partition("\n")
     record = parsed(first) if first.startswith("{") else None
     return isinstance(record, dict) and (bool(rest) or len(_columns(tuple(record))) > 1)
 
 
-def is_captions_by_photo(document: object) -> bool:
-    """Whether JSON has a caption, captions or a row for each photo, by its name."""
-    if not isinstance(document, dict) or not document:
-        return False
+def _of_json(document: Json, name: str) -> _Records:
+    """The rows of a list; or the caption, captions or row of each photo, by its name."""
+    if isinstance(document, list):
+        yield from ((f"record {number}", record) for number, record in enumerate(document))
+        return
+    by_photo = document if isinstance(document, dict) else {}
     captions = {*_COLUMNS["caption"], "tags"}
-    rows = document.values()
-    are_rows = all(isinstance(row, dict) and captions & row.keys() for row in rows)
-    return are_rows or any(Path(name).suffix.lower() in PHOTO_SUFFIXES for name in document)
-
-
-def header(text: str) -> tuple[bool, str]:
-    """Whether the first line names columns of photos and captions; and the separator."""
-    names = text.partition("\n")[0].replace('"', "")
-    by_sign = {sign: _columns(tuple(names.split(sign))) for sign in ",;\t|"}
-    separator = max(by_sign, key=lambda sign: len(by_sign[sign]))
-    return {"image", "caption"} <= by_sign[separator].keys(), separator
+    are_rows = all(isinstance(row, dict) and captions & row.keys() for row in by_photo.values())
+    are_photos = any(Path(name).suffix.lower() in PHOTO_SUFFIXES for name in by_photo)
+    if not (by_photo and are_rows) and not are_photos:
+        raise UserError(f"{name} is not a list of rows, and not captions by photo")
+    for photo, value in by_photo.items():
+        row = value if isinstance(value, dict) else {"caption": value}
+        tags = {"caption": row["tags"]} if "tags" in row else {}  # As kohya's have it.
+        yield f"photo {photo!r}", {**tags, **row, "image": photo}
 
 
 def numbered_lines(text: str) -> list[tuple[int, str]]:
@@ -302,8 +273,8 @@ def is_failed(record: Mapping[str, object]) -> bool:
     return "model" in record and bool(record.get("error")) and not record.get("caption")
 
 
-def table_rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[TableRow]:
-    """The rows of a table. skips_own: those that captioner wrote are empty."""
+def table_rows(file: Path, problems: Problems) -> Iterator[TableRow]:
+    """The rows of a table."""
     failed: list[str] = []
     records = _of_shards if file.suffix.lower() in SHARD_SUFFIXES else text_records
     for where, record in records(file, problems):
@@ -311,8 +282,6 @@ def table_rows(file: Path, problems: Problems, skips_own: bool = False) -> Itera
             problems.add("row without a valid JSON object", where)
         elif is_failed(record):
             failed.append(where)
-        elif skips_own and record.keys() >= BY_CAPTIONER and record.get("by") != "person":
-            yield TableRow(where, "", [])
         elif row := _row(where, record, problems):
             yield row
     if failed:
@@ -356,22 +325,21 @@ def _columns(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def _of_csv(text: str, file: Path, problems: Problems, what: str) -> _Records:
-    _, separator = header(text)
+    first_line = text.partition("\n")[0].replace('"', "")
+    separator = max(",;\t|", key=lambda sign: len(_columns(tuple(first_line.split(sign)))))
     csv_file = io.StringIO(text, newline="")
     table = csv.DictReader(csv_file, strict=True, delimiter=separator)
     if separator == "|":  # Flickr30k's has quotation marks in its captions.
         table = csv.DictReader(csv_file, delimiter=separator, quoting=csv.QUOTE_NONE)
-    if not text.strip():
-        raise UserError(f"{what} {file} is empty")
     try:
+        header = [name.strip() for name in table.fieldnames or ()]
         columns = _columns(tuple(table.fieldnames or ()))
-        lacking = [column for column in ("image", "caption") if column not in columns]
-        if lacking:
-            faults = (f'no column "{name}" ({", ".join(_COLUMNS[name])})' for name in lacking)
-            raise UserError(f"{what} {file} has {' and '.join(faults)} in its first line")
-        lower = [name.strip().lower() for name in table.fieldnames or ()]
+        for column in ("image", "caption"):
+            if column not in columns:
+                fault = f'no column "{column}" ({", ".join(_COLUMNS[column])}) in its first line'
+                raise UserError(f"{what} {file} has {fault}")
         for name in columns.values():
-            if lower.count(name.strip().lower()) > 1:
+            if [each.lower() for each in header].count(name.strip().lower()) > 1:
                 raise UserError(f'{what} {file} has two columns "{name.strip()}"; rename one')
         for row in table:
             cells = list(row.values())

@@ -4,7 +4,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -143,11 +142,10 @@ class _Rows:
 
     def _copy_to(self, path: str) -> bool:
         """Write the records into JSON lines; returns whether all photos are as these say."""
-        names, are_there = cache(files.folder_names), True
+        are_there = True
         with open(path, "wb") as file:
             for record in self._read():
-                typed = (with_suffix(Path(each, record.image), names) for each in self._folders)
-                paths = (str(files.existing_path(each, names)) for each in typed)
+                paths = (str(with_suffix(Path(each, record.image))) for each in self._folders)
                 if named := next(filter(os.path.isfile, paths), ""):
                     record.image = self._photos[named] = named
                 if not record.photo_digest:

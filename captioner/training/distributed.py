@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from captioner.devices import use_fast_kernels
+from captioner.devices import fast_device
 from captioner.errors import UserError, refuse_errors
 
 Value = TypeVar("Value")
@@ -33,13 +33,14 @@ class Processes:
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        use_fast_kernels(self.device)
         self.rank, self.local_world_size = 0, 1
         self.world_size = int(os.environ.get("WORLD_SIZE", 1))
-        if self.world_size == 1:
-            return
-        if self.device.type not in ("cpu", "cuda") or self.device.index is not None:
+        is_alone = self.world_size == 1
+        if not (is_alone or f"{device}" in ("cpu", "cuda")):
             raise UserError(f"several processes train on cpu or cuda, not on {self.device}")
+        fast_device(self.device)
+        if is_alone:
+            return
         fault = f"this is one of {self.world_size} processes, which torchrun should start"
         with refuse_errors(f"{fault}, no more than there are GPUs"):
             self.rank = process_rank()

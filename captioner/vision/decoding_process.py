@@ -5,6 +5,7 @@ of `multiprocessing`, and of libraries over it, would import the user's program 
 """
 
 import json
+import math
 import os
 import queue
 import signal
@@ -34,8 +35,7 @@ _PROGRAM = (
 # An idle process gives its memory back to the system (glibc).
 _ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_ARENA_MAX": "1"}
 
-Message = JsonObject  # A request or an answer, as JSON.
-Answer = tuple[Message, bytes]  # With a photo's pixels.
+Answer = tuple[JsonObject, bytes]  # With a photo's pixels.
 
 
 class DecodingPool:
@@ -90,7 +90,7 @@ class _Decoder:
 
     _process: Any = None  # A `Popen`.
 
-    def ask(self, request: Message, content: bytes) -> Answer:
+    def ask(self, request: JsonObject, content: bytes) -> Answer:
         """The answer and the pixels. Raises `TimeoutError`, and other errors after a crash."""
         seconds = request["seconds"]
         try:
@@ -112,7 +112,7 @@ class _Decoder:
             env={**os.environ, **_ALLOCATION},
         )
 
-    def _exchange(self, request: Message, content: bytes, seconds: float) -> Answer:
+    def _exchange(self, request: JsonObject, content: bytes, seconds: float) -> Answer:
         """Send a request; returns its answer and pixels. Kills a process that takes longer."""
         end = time.monotonic() + seconds
         timer = threading.Timer(seconds, self._process.kill)
@@ -120,10 +120,10 @@ class _Decoder:
         timer.start()
         try:
             _send(self._process.stdin, request, content)
-            answer: Message = json.loads(self._process.stdout.readline())
-            width, height = answer.get("size", (0, 0))
-            pixels = self._process.stdout.read(width * height * 3)
-            if len(pixels) < width * height * 3:
+            answer: JsonObject = json.loads(self._process.stdout.readline())
+            size = 3 * math.prod(answer.get("size", (0,)))
+            pixels = self._process.stdout.read(size)
+            if len(pixels) < size:
                 raise ValueError("the pixels are cut off")
             return answer, pixels
         except (OSError, ValueError):  # The pipes of a killed process raise or end.
@@ -141,7 +141,7 @@ class _Decoder:
             self._process = None
 
 
-def _send(stream: IO[bytes], message: Message, content: bytes = b"") -> None:
+def _send(stream: IO[bytes], message: JsonObject, content: bytes = b"") -> None:
     """Write a line of JSON, and bytes: an attacker's pickle would run in the server."""
     stream.write(json.dumps(message).encode() + b"\n")
     stream.write(content)

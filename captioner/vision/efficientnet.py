@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.errors import refuse_errors
-from captioner.vision.encoder import ANNOTATION_SIZE, Encoder, read_weights
+from captioner.vision.encoder import ANNOTATION_SIZE, Encoder, draw, linear, read_weights
 from captioner.vision.encoder_config import EfficientNetConfig, EncoderConfig
 from captioner.vision.preprocessing import Preprocessing
 
@@ -55,7 +55,7 @@ class EfficientNetEncoder(Encoder):
 
     def __init__(self, config: EfficientNetConfig) -> None:
         super().__init__(config)
-        self.stem = _Convolution(3, _STEM, kernel_size=3, stride=2)
+        self.stem = _Convolution(3, _STEM, side=3, stride=2)
         self.blocks = nn.ModuleList()
         channels, dilation = _STEM, 1
         for number, stage in enumerate(_STAGES):
@@ -69,11 +69,7 @@ class EfficientNetEncoder(Encoder):
                 channels = stage.channels
             self.blocks.append(blocks)
         shown = channels + _STAGES[_UNDILATED - 1].channels
-        self.projection = nn.Conv2d(shown, ANNOTATION_SIZE, 1)
-        if not self.projection.weight.is_meta:
-            nn.init.dirac_(self.projection.weight)
-            assert self.projection.bias is not None
-            nn.init.zeros_(self.projection.bias)
+        self.projection = draw(nn.Conv2d(shown, ANNOTATION_SIZE, 1), nn.init.dirac_)
 
     def stage_layers(self) -> list[list[nn.Module]]:
         """The layers of each stage: the first with the stem, the last with the projection."""
@@ -150,19 +146,16 @@ class _Convolution(nn.Conv2d):
 
     def __init__(
         self,
-        channels_in: int,
-        channels: int,
-        kernel_size: int = 1,
+        ins: int,
+        outs: int,
+        side: int = 1,
         stride: int = 1,
         dilation: int = 1,
         groups: int = 1,
     ) -> None:
-        padding = dilation * (kernel_size // 2) if stride == 1 else 0
-        super().__init__(channels_in, channels, kernel_size, stride, padding, dilation, groups)
-        if not self.weight.is_meta:
-            nn.init.kaiming_normal_(self.weight, nonlinearity="linear")
-            assert self.bias is not None
-            nn.init.zeros_(self.bias)
+        padding = dilation * (side // 2) if stride == 1 else 0
+        super().__init__(ins, outs, side, stride, padding, dilation, groups)
+        draw(self, linear)
 
     def forward(self, input: Tensor) -> Tensor:
         """(B, C, height, width) -> (B, C', height / stride, width / stride), rounded up."""
@@ -183,9 +176,7 @@ class _Block(nn.Module):
         super().__init__()
         middle = channels * stage.expansion
         self.expand = _Convolution(channels, middle) if stage.expansion > 1 else None
-        self.depthwise = _Convolution(
-            middle, middle, stage.kernel_size, stride, dilation, groups=middle
-        )
+        self.depthwise = _Convolution(middle, middle, stage.kernel_size, stride, dilation, middle)
         self.project = _Convolution(middle, stage.channels)
         self.is_residual = stride == 1 and channels == stage.channels
 

@@ -1,10 +1,10 @@
 """Encoders from pixels to annotation vectors: protocol, VGGs, reading of weights."""
 
 import hashlib
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import ClassVar
@@ -116,6 +116,18 @@ class Encoder(nn.Module, ABC):
         return digest.hexdigest()
 
 
+linear = partial(nn.init.kaiming_normal_, nonlinearity="linear")
+
+
+def draw(layer: nn.Conv2d, weights: Callable[[Tensor], object]) -> nn.Conv2d:
+    """The layer, its weights drawn and its bias 0; on `meta` drawing imports torch's compiler."""
+    if not layer.weight.is_meta:
+        weights(layer.weight)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+    return layer
+
+
 ANNOTATION_SIZE = 512  # D: the channels of the last convolution, at any width.
 
 _STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
@@ -150,8 +162,8 @@ class VGGEncoder(Encoder):
             context += _convolution(config, ANNOTATION_SIZE, ANNOTATION_SIZE, dilation=dilation)
         self.context = nn.Sequential(*context)
         for layer in self.context:
-            if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:
-                nn.init.dirac_(layer.weight)
+            if isinstance(layer, nn.Conv2d):
+                draw(layer, nn.init.dirac_)
 
     def stage_layers(self) -> list[list[nn.Module]]:
         """The layers of each of the five blocks, with the pooling or the context behind it."""
@@ -188,13 +200,13 @@ class VGGEncoder(Encoder):
             return self
         with torch.device("meta"):  # No initial weights.
             folded = VGGEncoder(self.config.replace(name=name))
-        targets = (layer for layer in folded.modules() if isinstance(layer, nn.Conv2d))
+        tensors: list[Tensor] = []
         for layer, following in pairwise([*self.features, *self.context]):
             if isinstance(layer, nn.Conv2d):
                 if isinstance(following, nn.BatchNorm2d):
                     layer = fuse_conv_bn_eval(layer, following)
-                target = next(targets)
-                target.weight, target.bias = layer.weight, layer.bias
+                tensors += layer.state_dict().values()
+        folded.load_state_dict(dict(zip(folded.state_dict(), tensors, strict=True)), assign=True)
         return folded.eval()
 
     def pretrained_weights(self) -> dict[str, Tensor]:
@@ -216,9 +228,7 @@ def _layers(config: VGGConfig) -> list[nn.Module]:
             if config.rank < 1 and index > 0:
                 middle = max(1, round(channels * config.rank))
                 first = nn.Conv2d(channels_in, middle, 3, padding=1, bias=False)
-                if not first.weight.is_meta:
-                    nn.init.kaiming_normal_(first.weight, nonlinearity="linear")
-                layers.append(first)
+                layers.append(draw(first, linear))
                 channels_in, kernel_size = middle, 1
             layers += _convolution(config, channels_in, channels, kernel_size)
             channels_in = channels
@@ -229,21 +239,15 @@ def _convolution(
     config: VGGConfig, channels_in: int, channels: int, kernel_size: int = 3, dilation: int = 1
 ) -> list[nn.Module]:
     """A convolution, its batch normalisation if any, and its ReLU."""
-    convolution = nn.Conv2d(
-        channels_in, channels, kernel_size, padding=dilation * (kernel_size // 2), dilation=dilation
-    )
-    assert convolution.bias is not None
-    if not convolution.weight.is_meta:  # There, drawing imports torch's compiler.
-        nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-        nn.init.zeros_(convolution.bias)
+    padding = dilation * (kernel_size // 2)
+    layer = nn.Conv2d(channels_in, channels, kernel_size, padding=padding, dilation=dilation)
+    draw(layer, partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu"))
     norm = [nn.BatchNorm2d(channels)] if config.name.endswith("_bn") else []
-    return [convolution, *norm, nn.ReLU(inplace=True)]
+    return [layer, *norm, nn.ReLU(inplace=True)]
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a `.safetensors` file, or of a `.pth`/`.pt` file without running code."""
-    if not os.path.isfile(path):
-        raise UserError(f"weights file {path} does not exist")
     if path.suffix == ".safetensors":
         return read_tensors(path)
     with refuse_errors(f"weights file {path} cannot be read"):

@@ -66,7 +66,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
 
     def __init__(self, folder: Path, record: StoreRecord, rank: int = 0, ranks: int = 1) -> None:
         """Create the store or go on with it."""
-        if not os.path.exists(folder / RECORD):
+        if not os.path.exists(folder / RECORD):  # A finished store may be in a folder to read only.
             with files.lock(folder / ".lock", f"feature store {folder}", wait=True):
                 if not os.path.exists(folder / RECORD):
                     _create_store(folder, record)
@@ -81,23 +81,18 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
 
         states: of each photo now, such as its size and time of change. A new store takes these.
         """
-        path = self.folder / STATES
-        now = [list(state) for state in states]
-        if not path.exists():
-            files.write_json(path, now, indent=None)
-            return []
-        if files.read_json(path, "states of the photos") == now:
+        path, now = self.folder / STATES, [list(state) for state in states]
+        if path.exists() and files.read_json(path, "states of the photos") == now:
             return []
         with files.lock(self.folder / ".lock", f"feature store {self.folder}", wait=True):
-            before = files.read_json(path, "states of the photos")
+            before = files.read_json(path, "states of the photos") if path.exists() else now
             is_changed = [before[row : row + 1] != [state] for row, state in enumerate(now)]
-            if not any(is_changed):  # Another process saw to it, and may be writing.
-                return []
-            for marks in self.folder.glob("done-*.bin"):
-                done = np.fromfile(marks, np.uint8)
-                done[np.resize(is_changed, len(done))] = 0  # Repeats: also their mirrored rows.
-                files.write_bytes(marks, done.tobytes())
-            files.write_json(path, now, indent=None)
+            if not path.exists() or any(is_changed):
+                for marks in self.folder.glob("done-*.bin"):
+                    done = np.fromfile(marks, np.uint8)
+                    done[np.resize(is_changed, len(done))] = 0  # Repeats: also mirrored rows.
+                    files.write_bytes(marks, done.tobytes())
+                files.write_json(path, now, indent=None)
         return list(compress(self.record.images, is_changed))
 
     def missing(self, batch_size: int) -> list[list[int]]:

@@ -2,19 +2,10 @@
 
 import os
 from collections.abc import Sequence
-from functools import cache
 
-from captioner.files import folder_names
 from captioner.outcomes import Failed
-from captioner.vision.images import (
-    IS_ADDRESS,
-    ImageSource,
-    Report,
-    ignore,
-    local_path,
-    photo_files,
-)
-from captioner.vision.shards import SHARD_SUFFIXES, numbered, shard_records
+from captioner.vision.images import IS_ADDRESS, ImageSource, Report, ignore, local_path
+from captioner.vision.shards import read_shards
 
 
 def find_photos(
@@ -26,7 +17,6 @@ def find_photos(
     """
     photos: dict[str, ImageSource] = {}
     failed: list[Failed] = []
-    names = cache(folder_names)
     for path in map(local_path, paths):
         problems: list[str] = []
         if not path:
@@ -36,23 +26,13 @@ def find_photos(
         elif "://" in path and not os.path.lexists(path):
             problems.append(f"{path} {IS_ADDRESS}")
         else:
-            for file in photo_files(numbered(path), problems.append, note, names=names):
-                photos |= _photos_of(os.fspath(file), problems.append)
+            for name, record in read_shards(path, problems.append, note):
+                photo = record["image"]
+                if isinstance(photo, str) and photo != name:  # A path in Parquet, at a row.
+                    name = photo = os.path.join(os.path.dirname(os.path.dirname(name)), photo)
+                if photo:
+                    photos[name] = photo
+                else:
+                    problems.append(f"{name} has no photo")
         failed += [Failed(path, problem) for problem in problems]
     return photos, failed
-
-
-def _photos_of(file: str, report: Report) -> dict[str, ImageSource]:
-    """The photos of a shard, by name; of another file, the file."""
-    photos: dict[str, ImageSource] = {}
-    if not file.lower().endswith(SHARD_SUFFIXES):
-        return {file: file}
-    for name, record in shard_records(file, report):
-        photo = record["image"]
-        if isinstance(photo, str):
-            name = photo = os.path.join(os.path.dirname(file), photo)
-        if photo:
-            photos[name] = photo
-        else:
-            report(f"{name} has no photo")
-    return photos

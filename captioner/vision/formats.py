@@ -18,12 +18,15 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import SAMPLEFORMAT
 
 from captioner.arrays import Array, Values
-from captioner.errors import UserError, reason_of, refuse_missing
+from captioner.errors import UserError, refuse_errors, refuse_missing
 from captioner.vision.pixels import DIGEST, ORIGINAL_SIZE, upright_rgb
 from captioner.vision.raw import is_raw
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+Size: TypeAlias = tuple[int, int]  # Width and height.
 
 
 class Readable(Protocol):
@@ -51,18 +54,9 @@ LONGEST_SHAPE = 100  # Longer side over shorter.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF", "JPEG2000", "DIB", "PCX")
 
 IS_ADDRESS = "is an address; photos are not fetched, only read"
-_REFUSED = {
-    rb"\Z": "is empty",
-    # gzip, compress, bzip2, xz, Zstandard, lz4, lzip, ZIP, 7-Zip and RAR.
-    rb"\x1f[\x8b\x9d]|BZh|\xfd7zXZ|\(\xb5/\xfd|\x04\x22M\x18|LZIP|PK\x03\x04|7z\xbc\xaf|Rar!": (
-        "is compressed; unpack it first"
-    ),
-    rb"(?!....ftyp(?:hei|hev|mif1|msf1))": (  # Not HEIC (ISO/IEC 23008-12, 10).
-        "is not an image that can be read (JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, "
-        "PPM or PCX), or is damaged"
-    ),
-}
-"""By the first bytes of what Pillow does not know; `_refuse` has the others."""
+_KNOWN = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM or PCX"
+# How HEIC begins, and no AVIF: ISO/IEC 23008-12, 10.
+_HEIC = re.compile(rb"(?s)....ftyp(?!.*avif)(hei|hev|mif1|msf1)")
 
 _NOT_READ = "which is not read: save it as PNG or JPEG"
 
@@ -90,38 +84,33 @@ def load_here(
     has_digest: of a file, with `DIGEST` in `Image.info`.
     """
     try:
-        if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
-            source = _image_of_array(source, name)
-        if isinstance(source, Image.Image):
-            _refuse(source, name, source.size, maximum_pixels)
-            return upright_rgb(source, source.size)
-        content = _content(source, name)
-        image = _identify(io.BytesIO(content), name, maximum_pixels)
-        size = image.size
-        if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
-            image.draft(None, (sufficient_side, sufficient_side))  # JPEG is decoded to fewer.
-        held = _held(image, size)
-        _refuse(image, name, size, maximum_pixels, held, content)
-        if elsewhere and _is_heavy(image, content, held, size):
-            return elsewhere(content)
-        if image.format == "PNG":
-            image.verify()  # Decoding does not check sums: lost pixels would be black.
+        with refuse_errors(f"cannot read {name}"):  # Pillow's plugins raise many types of errors.
+            if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it.
+                source = _image_of_array(source, name)
+            if isinstance(source, Image.Image):
+                _refuse(source, name, source.size, maximum_pixels)
+                return upright_rgb(source, source.size)
+            content = _content(source, name)
             image = _identify(io.BytesIO(content), name, maximum_pixels)
-        coded = coded_digest(content, name) if has_digest else ""
-        photo = upright_rgb(image, size, sufficient_side, has_digest and not coded)
-        if coded:
-            photo.info[DIGEST] = coded
-        return photo
-    except UserError:
-        raise
+            size = image.size
+            if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
+                image.draft(None, (sufficient_side, sufficient_side))  # JPEG is decoded to fewer.
+            _refuse(image, name, size, maximum_pixels, content)
+            if elsewhere and _is_heavy(image, content, size):
+                return elsewhere(content)
+            if image.format == "PNG":
+                image.verify()  # Decoding does not check sums: lost pixels would be black.
+                image = _identify(io.BytesIO(content), name, maximum_pixels)
+            coded = coded_digest(content, name) if has_digest else ""
+            photo = upright_rgb(image, size, sufficient_side, has_digest and not coded)
+            if coded:
+                photo.info[DIGEST] = coded
+            return photo
     except MemoryError:
         raise UserError(f"{name} cannot be decoded: it needs more memory than there is") from None
-    except Exception as error:  # Pillow's plugins raise many types of errors for damaged files.
-        reason = getattr(error, "strerror", None) or reason_of(error)
-        raise UserError(f"cannot read {name}: {reason}") from None
 
 
-def _held(image: Image.Image, size: tuple[int, int]) -> int:
+def _held(image: Image.Image, size: Size) -> int:
     """Bytes that decoding takes. size: in the file; the image's own may be scaled."""
     depth = _PIXEL_BYTES.get(image.mode, 4) * _BUFFERS.get(image.format or "", 1)
     # Of a progressive JPEG all coefficients are held, of 2 bytes, most at half the resolution.
@@ -130,16 +119,12 @@ def _held(image: Image.Image, size: tuple[int, int]) -> int:
 
 
 def _refuse(
-    image: Image.Image,
-    name: str,
-    size: tuple[int, int],
-    maximum_pixels: int,
-    held: int = 0,
-    content: bytes = b"",
+    image: Image.Image, name: str, size: Size, maximum_pixels: int, content: bytes = b""
 ) -> None:
     """Refuse what Pillow knows but is not decoded. size: in the file; the image may be scaled."""
     width, height = size
     longer, shorter = max(image.size), min(image.size)
+    held = _held(image, size) if content else 0
     tags = getattr(image, "tag_v2", {})
     # ISO/IEC 15444-1, A.5.1, SIZ: the number of channels, and the bits of each.
     head = content.partition(b"\xff\x4f\xff\x51")[2] if image.format == "JPEG2000" else b""
@@ -166,14 +151,12 @@ def _refuse(
             raise UserError(f"{name} {fault}")
 
 
-def _is_heavy(image: ImageFile.ImageFile, content: bytes, held: int, size: tuple[int, int]) -> bool:
+def _is_heavy(image: ImageFile.ImageFile, content: bytes, size: Size) -> bool:
     """Whether decoding may take much memory or time."""
-    if held > _LIGHT or image.format in _BUFFERS:
+    if max(_held(image, size), len(content)) > _LIGHT or image.format in _BUFFERS:
         return True
     if image.format == "TIFF":
         return image.info.get("compression") != "raw"
-    if image.format not in ("JPEG", "MPO"):
-        return False
     if image.format == "JPEG" and not image.info.get("progressive"):
         # After a first scan with all channels the decoder reads no other.
         # The head ends with _SCAN, the length of the rest, the count n of channels, 2 n + 3 bytes.
@@ -181,12 +164,13 @@ def _is_heavy(image: ImageFile.ImageFile, content: bytes, held: int, size: tuple
         starts = {n: _SCAN + bytes([0, 6 + 2 * n, n]) for n in range(1, 5)}
         counts = [n for n in starts if head[-8 - 2 * n :].startswith(starts[n])]
         if counts[:1] == [len(image.getbands())]:
-            return len(content) > _LIGHT
-    scans = content.count(_SCAN)  # The decoder decodes every one.
-    return len(content) > _LIGHT or scans * size[0] * size[1] > 4 * _LIGHT
+            return False
+    if image.format not in ("JPEG", "MPO"):
+        return False
+    return content.count(_SCAN) * size[0] * size[1] > 4 * _LIGHT  # Every scan is decoded.
 
 
-def original_size(photo: Image.Image) -> tuple[int, int]:
+def original_size(photo: Image.Image) -> Size:
     """Width and height in its file of a photo from `load_image`, also after Pillow's `reduce`."""
     width, height = photo.info.get(ORIGINAL_SIZE, photo.size)
     return width, height
@@ -235,11 +219,8 @@ def _image_of_array(array: Values, name: str) -> Image.Image:
         array = array.float() if array.is_floating_point() else array  # NumPy has no bfloat16.
         array = array.permute(1, 2, 0) if array.ndim == 3 else array  # (H, W, 3)
     values = np.asarray(array)
-    if values.dtype.kind == "f" and values.size:
-        if values.min() >= 0 and values.max() <= 1:
-            values = (values * 255 + 0.5).astype(np.uint8)
-        else:
-            described += f" with values from {values.min():g} to {values.max():g}"
+    if values.dtype.kind == "f" and values.min(initial=0) == 0 and values.max(initial=1) == 1:
+        values = (values * 255 + 0.5).astype(np.uint8)
     is_photo = values.ndim == 2 or values.shape[2:] == (3,)
     if values.dtype != np.uint8 or not is_photo or not values.size:
         layout = "(H, W, 3), for a tensor (3, H, W), or grey (H, W), of uint8 or floats in 0 to 1"
@@ -273,23 +254,20 @@ def check_file_size(size: int, name: str) -> None:
 
 def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> ImageFile.ImageFile:
     """The image in `file`: reads the header, decodes nothing."""
+    file.seek(0)
+    formats: tuple[str, ...] = _FORMATS
+    if _HEIC.match(file.read(64)):
+        with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
+            from pillow_heif import register_heif_opener
+        register_heif_opener()
+        formats += ("HEIF",)
     try:
-        return _open(file, _FORMATS, maximum_pixels)
+        return _open(file, formats, maximum_pixels)
     except Image.DecompressionBombError as error:
         raise UserError(f"{name} is too large: {error}") from None
     except UnidentifiedImageError:
-        file.seek(0)
-        head = file.read(16)
-    for pattern, fault in _REFUSED.items():
-        if re.match(pattern, head, re.DOTALL):
-            raise UserError(f"{name} {fault}")
-    with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
-        from pillow_heif import register_heif_opener
-    register_heif_opener()
-    try:
-        return _open(file, ("HEIF",), maximum_pixels)
-    except UnidentifiedImageError:
-        raise UserError(f"{name} is a damaged HEIC photo") from None
+        fault = f"is not an image that can be read ({_KNOWN}), or is damaged or compressed"
+        raise UserError(f"{name} {fault}") from None
 
 
 def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> ImageFile.ImageFile:

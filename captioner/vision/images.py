@@ -7,7 +7,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +14,7 @@ from urllib.parse import unquote
 from PIL import Image
 
 from captioner.errors import UserError, counted
-from captioner.files import RAW_SUFFIXES, FolderNames, existing_path, folder_names
+from captioner.files import RAW_SUFFIXES, existing_path
 from captioner.vision.decoding_process import shared_pool
 from captioner.vision.formats import IS_ADDRESS as IS_ADDRESS
 from captioner.vision.formats import MAXIMUM_PIXELS as MAXIMUM_PIXELS
@@ -107,7 +106,6 @@ def photo_files(
     report: Report = refuse,
     note: Report = ignore,
     taken: Set[str] = PHOTO_SUFFIXES | RAW_SUFFIXES,
-    names: FolderNames | None = None,
 ) -> list[Path]:
     """The image files that files, folders and patterns (`**/*.jpg`) name, in order.
 
@@ -115,10 +113,9 @@ def photo_files(
     in `taken`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
     Other paths are returned, also those that do not exist. note: takes a sentence that counts the
     raw files, videos and other pictures left out. taken: lower-case suffixes; those of raw
-    files count if exiftool is there. names: of folders, by default listed once for these paths.
+    files count if exiftool is there.
     """
     images: list[Path] = []
-    names = names or cache(folder_names)
     for path in paths:
         typed = os.fspath(path)
         matches = [typed]
@@ -131,7 +128,7 @@ def photo_files(
             matches = [match for match in found if is_leftover(typed) or not is_leftover(match)]
             if not matches:
                 report(f"{typed} matches no file")
-        for match in (existing_path(Path(match), names) for match in matches):
+        for match in map(existing_path, map(Path, matches)):
             images += _photos_below(match, report, note, taken) if os.path.isdir(match) else [match]
     return images
 
@@ -140,11 +137,13 @@ def _photos_below(folder: Path, report: Report, note: Report, taken: Set[str]) -
     def is_shown(name: str) -> bool:
         return not name.startswith(".") and not is_leftover(name)
 
+    def unreadable(error: OSError) -> None:
+        report(f"cannot read folder {error.filename}: {error.strerror or error}")
+
     images: list[Path] = []
-    errors: list[OSError] = []
     left_out: Counter[str] = Counter()
     readable = taken if shutil.which("exiftool") else taken - RAW_SUFFIXES
-    for parent, folders, files in os.walk(folder, onerror=errors.append):
+    for parent, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = filter(is_shown, folders)
         for inside in filter(Path.is_symlink, (Path(parent, name) for name in folders)):
             report(f"folder {inside} is a symbolic link and was not entered")
@@ -156,13 +155,11 @@ def _photos_below(folder: Path, report: Report, note: Report, taken: Set[str]) -
                 left_out[_LEFT_OUT[suffix]] += 1
             elif not suffix and begins_as_photo(path):
                 images.append(path)
-    for error in errors:
-        report(f"cannot read folder {error.filename}: {error.strerror or error}")
     listed = ", ".join(counted(count, kind) for kind, count in sorted(left_out.items()))
     if readable != taken and left_out["raw file"]:
         listed += " (exiftool would read raw files)"
-    if not images and not errors:
-        report(f"folder {folder} holds no images{f', but {listed}' if listed else ''}")
+    if not images:
+        report(f"folder {folder} holds no images{listed and f', but {listed}'}")
     elif listed:
         note(f"{folder}: left out: {listed}")
     return sorted(images)

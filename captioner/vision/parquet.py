@@ -80,13 +80,10 @@ def batches_of(file: Arrow, group: int, columns: Sequence[str], rows: int) -> It
     # Nulls and empty lists take no bytes in the file.
     size = sum(max(chunk.total_uncompressed_size, 8 * chunk.num_values) for chunk in chunks)
     if size > max(_UNCHECKED, _DENSEST * packed):
-        fault = (
-            f"{', '.join(columns)} in row group {group} has {size:,} bytes, packed in {packed:,}"
-        )
+        fault = f"{', '.join(columns)} in row group {group} has {size:,} bytes in {packed:,}"
         raise ValueError(f"{fault}; pack it less, or write smaller row groups")
     rows = max(1, min(rows, _BYTES // max(1, size)))
-    batches: Iterator[Arrow] = file.iter_batches(rows, [group], columns, use_threads=False)
-    return batches
+    return file.iter_batches(rows, [group], columns, use_threads=False)  # type: ignore[no-any-return]
 
 
 def photo_column(schema: Arrow) -> tuple[str, bool]:
@@ -95,11 +92,10 @@ def photo_column(schema: Arrow) -> tuple[str, bool]:
     is_photo = re.compile(r"(large_)?binary|struct<(.*, )?bytes: ").match
     names = [field.name for field in schema if is_photo(str(field.type))]
     if names:
-        return ("image" if "image" in names else names[0]), False
+        return min(names, key=lambda name: name != "image"), False
     known = {field.name.strip().lower(): field.name for field in schema if _is_text(field.type)}
-    for name in PATH_COLUMNS:
-        if name in known:
-            return known[name], True
+    for name in filter(known.get, PATH_COLUMNS):
+        return known[name], True
     raise ValueError(f"it has no column of bytes, and none of paths ({', '.join(PATH_COLUMNS)})")
 
 

@@ -34,12 +34,19 @@ def upright_rgb(
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
     if orientation in range(5, 9):  # EXIF 2.32, table 4.
         size = size[1], size[0]
-    divisor = 1
-    if sufficient_side:
-        longest = 16 * sufficient_side
-        divisor = max(1, min(image.size) // sufficient_side, -(-max(image.size) // longest))
+    side = sufficient_side or max(image.size)
+    divisor = max(1, min(image.size) // side, -(-max(image.size) // (16 * side)))
     digest = hashlib.sha256(f"{size} {orientation}".encode())
-    photo = _to_rgb_reduced(_to_8_bits(image), divisor, digest if has_digest else None)
+    # Band by band, which takes less memory than the whole photo in RGB.
+    image = _scaled(image)
+    width, height = image.size
+    rows = max(1, _BAND // (width * divisor)) * divisor
+    photo = Image.new("RGB", (-(-width // divisor), -(-height // divisor)))
+    for top in range(0, height, rows):
+        band = _to_rgb(image.crop((0, top, width, min(top + rows, height))))
+        if has_digest:
+            digest.update(band.tobytes())
+        photo.paste(band.reduce(divisor), (0, top // divisor))
     if orientation in range(2, 9):
         photo.getexif()[ExifTags.Base.Orientation] = orientation
         ImageOps.exif_transpose(photo, in_place=True)
@@ -47,19 +54,6 @@ def upright_rgb(
     if has_digest:
         photo.info[DIGEST] = digest.hexdigest()
     return photo
-
-
-def _to_rgb_reduced(image: Image.Image, divisor: int, digest: hashlib._Hash | None) -> Image.Image:
-    """The photo in RGB, both sides divided: band by band, which takes less memory."""
-    width, height = image.size
-    rows = max(1, _BAND // (width * divisor)) * divisor
-    page = Image.new("RGB", (-(-width // divisor), -(-height // divisor)))
-    for top in range(0, height, rows):
-        band = _to_rgb(image.crop((0, top, width, min(top + rows, height))))
-        if digest:
-            digest.update(band.tobytes())
-        page.paste(band.reduce(divisor), (0, top // divisor))
-    return page
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -72,21 +66,14 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return page
 
 
-def _to_8_bits(image: Image.Image) -> Image.Image:
-    """The image, scaled if its greys have more bits."""
-    if image.mode[0] not in "IF":
-        return image
-    scaled = _scaled(image)
-    is_white_0 = getattr(image, "tag_v2", {}).get(PHOTOMETRIC_INTERPRETATION) == 0
-    return ImageOps.invert(scaled) if is_white_0 else scaled  # Pillow inverts 8 bits only.
-
-
 def _scaled(image: Image.Image) -> Image.Image:
-    """Greys of more than 8 bits and floats, as 8 bits.
+    """The image, with greys of more than 8 bits and floats as 8 bits.
 
     White is the least of 1, 255, 4095 and 65535 that no value exceeds, if the brightest is a
     sixteenth of it; otherwise the brightest. Black is 0, or the darkest of negative values.
     """
+    if image.mode[0] not in "IF":
+        return image
     values: Array = np.asarray(image)  # (height, width)
     scaled = np.empty(values.shape, np.uint8)
     count = -(-values.size // _BAND)
@@ -102,4 +89,6 @@ def _scaled(image: Image.Image) -> Image.Image:
     for band, result in zip(bands, np.array_split(scaled, count), strict=True):
         shares = np.nan_to_num(band.astype(np.float32), nan=black).clip(black, white) - black
         result[:] = shares * (255 / (white - black or 1)) + 0.5
+    if getattr(image, "tag_v2", {}).get(PHOTOMETRIC_INTERPRETATION) == 0:
+        scaled = 255 - scaled  # White is 0; Pillow inverts 8 bits only.
     return Image.fromarray(scaled)

@@ -32,9 +32,7 @@ class Preprocessing(Config):
 
     size: Pixels = Field(224, description="pixels, both sides of what the encoder sees")
     resize: Literal["crop", "squash"] = Field(
-        "crop",
-        description="crop: scale the shorter side to resize_shorter and cut out the centre; "
-        "squash: scale both sides to size, ignoring the aspect ratio",
+        "crop", description="crop: shorter side to resize_shorter, and the centre; squash: to size"
     )
     resize_shorter: Pixels = Field(
         256, description="pixels, at least size; of crop only; by default in proportion to size"
@@ -100,13 +98,14 @@ class Preprocessing(Config):
 
 
 class Augmentation(Config):
-    """Random changes to a training photo each time it is read."""
+    """Random changes to a training photo each time it is read.
+
+    A cut's share of the area is uniform, its aspect ratio 3/4 to 4/3 (Szegedy et al. 2015, section
+    6); both are drawn again for a cut that does not fit.
+    """
 
     crop: Share = Field(
-        1.0,
-        description="smallest share of a photo's area that is cut out; 1 cuts nothing. The share "
-        "is uniform, the cut's aspect ratio 3/4 to 4/3 (Szegedy et al. 2015, section 6); both are "
-        "drawn again for a cut that does not fit",
+        1.0, description="smallest share of a photo's area that is cut out; 1 cuts nothing"
     )
     mirror: bool = Field(False, description="mirror every other photo; captions with sides stay")
     colour: Fraction = Field(

@@ -19,6 +19,7 @@ from captioner.vision.formats import check_file_size
 from captioner.vision.images import (
     PHOTO_SUFFIXES,
     Report,
+    ignore,
     is_leftover,
     photo_files,
 )
@@ -68,15 +69,15 @@ class ShardMember:
                 file.seek(first)
                 return file.read(second)
         cell = _CELLS.read(self.shard, first, second)
-        # The photo's file: bytes, or a dictionary with `bytes` and `path`.
-        content, path = (cell["bytes"], cell.get("path")) if isinstance(cell, dict) else (cell, "")
-        if content is not None:
-            check_file_size(len(content), self.name)
-            return bytes(content)
-        beside = Path(self.shard).parent / (path or "")
-        if beside.is_file():  # A device may have no end.
-            return beside.read_bytes()
-        raise UserError(f"{self} has no photo{f': {beside} is no file' if path else ''}")
+        if not isinstance(cell, dict):  # With `bytes` and `path`.
+            cell = {"bytes": cell}
+        content, beside = cell["bytes"], Path(self.shard).parent / (cell.get("path") or "")
+        if content is None and beside.is_file():  # A device may have no end.
+            content = beside.read_bytes()
+        if content is None:
+            raise UserError(f"{self} has no photo")
+        check_file_size(len(content), self.name)
+        return bytes(content)
 
 
 _CELLS = CellReader()
@@ -91,24 +92,23 @@ def source_status(source: object) -> os.stat_result | None:
     return None
 
 
-def read_shards(pattern: str | os.PathLike[str], report: Report) -> ShardRecords:
-    """The name and the record of each photo in the shards that a pattern names, in order.
+def read_shards(
+    pattern: str | os.PathLike[str], report: Report, note: Report = ignore
+) -> ShardRecords:
+    """The name and the record of each photo that a pattern names, in shards or as a file, in order.
 
     A record has the photo as `image`: a `ShardMember`, or a path where Parquet has one. Beside it
     are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
     """
-    for path in photo_files(numbered(os.fspath(pattern)), report):
-        yield from shard_records(os.fspath(path), report)
-
-
-def shard_records(path: str, report: Report) -> ShardRecords:
-    """The name and the record of each photo of a shard; see `read_shards`."""
-    read = _of_tar if path.lower().endswith(".tar") else _of_parquet
-    if os.path.isfile(path):
-        yield from read(path, report)
-    else:
-        fault = "is a pipe or a device" if os.path.exists(path) else "does not exist"
-        report(f"{path} {fault}")
+    for path in map(os.fspath, photo_files(numbered(os.fspath(pattern)), report, note)):
+        if not path.lower().endswith(SHARD_SUFFIXES):
+            yield path, {"image": path}
+        elif not os.path.isfile(path):
+            report(f"{path} does not exist, or is no file")
+        elif path.lower().endswith(".tar"):
+            yield from _of_tar(path, report)
+        else:
+            yield from _of_parquet(path, report)
 
 
 @contextmanager

@@ -64,7 +64,7 @@ SMALL = Preprocessing(size=15, resize="squash")
         (MODEL.caption, {"photos": photo(), "cautious": True}, "captioner calibrate"),
         (MODEL.caption, {"photos": torch.zeros(9, 9, 3)}, "not (H, W, 3), for a tensor (3, H, W)"),
         (MODEL.caption, {"photos": np.zeros((9, 9, 3), int)}, "array of int64 and shape (9, 9, 3)"),
-        (MODEL.caption, {"photos": torch.full((3, 9, 9), torch.nan)}, "values from nan to nan"),
+        (MODEL.caption, {"photos": torch.full((3, 9, 9), torch.nan)}, "or floats in 0 to 1"),
         (partial(replace, MODEL.backend), {"decoder": NARROW}, "9 is not 512"),
         (partial(replace, MODEL.backend), {"preprocessing": SMALL}, "size 15 is too small"),
         (Standardisation(4).fit, {"photos": [torch.ones(2, 3, 4)]}, "standardised: all are alike"),

@@ -42,7 +42,7 @@ def test_standard_input_is_a_photo_or_names(folder: Path, give: Give, capsys: Ou
     assert 'data-image=""' in page
     give(content[:60])
     assert main(command) == 2
-    assert capsys.readouterr().err.startswith("captioner: cannot read standard input: ")
+    assert capsys.readouterr().err.startswith("captioner: cannot read standard input (")
     give(b"a.png\r\n\nb.png\n")
     assert main([*CAPTION, "-", "--format", "{path}"]) == 0
     assert capsys.readouterr().out == "a.png\nb.png\n"

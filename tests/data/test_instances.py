@@ -172,17 +172,14 @@ def test_the_longest_phrase_wins_from_left_to_right(tmp_path, text, caption, exp
 @pytest.mark.parametrize(
     ("caption", "expected"),
     [
-        ("Two women and a fireman's children", ["person", "person", "person"]),
+        ("Two women, boys and a fireman's children", ["person"] * 4),
         ("A man eats a hot dog near a dog", ["person", "hot dog", "dog"]),
         ("A couple of zebras on a zebra crossing", ["zebra"]),
-        ("A television, a tv stand and a computer monitor", ["tv", "tv"]),
-        ("A cellphone, a smart phone, a phone booth", ["cell phone", "cell phone"]),
+        ("A television, a tv stand, a smart phone, a phone booth", ["tv", "cell phone"]),
         ("An orange cat eats oranges", ["cat", "orange"]),
-        ("A man in glasses rides a motor bike in the bike lane", ["person", "motorcycle"]),
         ("A baseball player swings a bat at the ball", ["person", "baseball bat", "sports ball"]),
         ("An apple computer and an apple pie", []),
         ("Knives, mice, geese, sheep and buses", ["knife", "mouse", "bird", "sheep", "bus"]),
-        ("Boys with potatoes", ["person"]),
     ],
 )
 def test_the_packaged_list_reads_captions(caption: str, expected: list[str]) -> None:

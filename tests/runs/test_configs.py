@@ -169,7 +169,7 @@ def test_a_wrong_config_is_refused(tmp_path: Path, given: Config | str, named: s
     ("changes", "sentence"),
     [
         ({"data": {"train": "one"}, "objective": {"self_critical": {}}}, "at least 2 images"),
-        ({"encoder": {"weights": "gone.pth"}}, "weights file gone.pth does not exist"),
+        ({"encoder": {"weights": "gone.pth"}}, "weights file gone.pth cannot be read"),
         ({"preprocessing": {"size": 8}}, "preprocessing size 8 is too small"),
         ({"start_from": "nowhere"}, "model 'nowhere' is neither a folder nor one of the"),
         ({"decoder": {"hidden_size": 9}}, r"does not fit this decoder: tensor .* not "),

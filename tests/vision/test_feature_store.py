@@ -128,7 +128,9 @@ def test_rows_of_changed_photos_are_written_again(tmp_path: Path) -> None:
 
     assert rows_written(states) == ([], list(range(40)))
     assert not list(tmp_path.glob(".captioner-*"))
+    (tmp_path / ".lock").unlink()
     assert rows_written(states) == ([], [])
+    assert not (tmp_path / ".lock").exists()  # A finished store may be in a folder to read only.
     states[3], states[17] = (3, 2), (5, 1)
     assert rows_written(states) == (["3.jpg", "17.jpg"], [3, 17, 23, 37])
     assert rows_written(states) == ([], [])

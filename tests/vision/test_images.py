@@ -39,22 +39,20 @@ def difference(one: Image.Image, other: Image.Image) -> float:
 
 
 def test_a_path_bytes_a_file_and_an_image_are_the_same_photo(tmp_path: Path) -> None:
-    content = encoded(smooth_photo(), "PNG")
+    content, array = encoded(smooth_photo(), "PNG"), np.asarray(smooth_photo())
     path = tmp_path / "photo.png"
     path.write_bytes(content)
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb") as other_end:
         other_end.write(content)
     with path.open("rb") as file, os.fdopen(reading, "rb") as pipe:
-        array = np.asarray(smooth_photo())
-        tensor = torch.from_numpy(array / 255).permute(2, 0, 1)
         sources: list[Any] = [path, str(path), content, bytearray(content), io.BytesIO(content)]
-        sources += [file, file, pipe, smooth_photo(), array, tensor]  # The file is wound back.
-        for source in sources:
-            assert (pixels(load_image(source)) == pixels(smooth_photo())).all(), type(source)
-    grey = smooth_photo().convert("L")
-    for source in (np.asarray(grey), torch.from_numpy(np.asarray(grey) / 255)):
-        assert (pixels(load_image(source)) == pixels(grey.convert("RGB"))).all(), type(source)
+        sources += [file, file, pipe, smooth_photo(), array]  # The file is wound back.
+        for source in (*sources, torch.from_numpy(array / 255).permute(2, 0, 1)):
+            assert (pixels(load_image(source)) == array).all(), type(source)
+    grey = np.asarray(smooth_photo().convert("L"))
+    for source in (grey, torch.from_numpy(grey / 255)):
+        assert (pixels(load_image(source)) == grey[..., None]).all(), type(source)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,7 +104,7 @@ def test_heic_photos_are_turned_once(orientation: int) -> None:
 
 def test_heic_photos_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     content = heic(smooth_photo(160, 96))
-    assert refusal(content[: len(content) * 9 // 10]) == "the image is a damaged HEIC photo"
+    assert refusal(content[: len(content) * 9 // 10]).startswith("the image is not an")
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
     refuses(r'^b\.HEIC is HEIC, .*"captioner\[heif\]"$', load_image, content, name="b.HEIC")
@@ -215,25 +213,23 @@ SIGNED = "the image is TIFF of signed or 32-bit integers, which is not read: sav
     ("source", "message"),
     [
         ("missing.jpg", "missing.jpg does not exist"),
-        ("", "'' does not exist"),
         ("https://x.org/a.jpg", "https://x.org/a.jpg is an address; photos are not fetched, only"),
-        (io.StringIO("words"), "cannot read the image: a bytes-like object is required"),
-        (gzip.compress(b"a tar", mtime=0), "the image is compressed; unpack it first"),
+        (io.StringIO("words"), "cannot read the image (a bytes-like object is required"),
+        (gzip.compress(b"a tar", mtime=0), "the image is not an image that can be read (JPEG"),
         (None, "the image is of the type NoneType, not a path, bytes, "),
-        (b"", "the image is empty"),
+        (b"", "the image is not an image that can be read (JPEG"),
         # Pillow would start another program for an EPS file.
         (encoded(smooth_photo(), "EPS"), "the image is not an image that can be read"),
         (Image.new("RGB", (0, 5)), "the image has no pixels"),
-        *((jpeg_2000(mode, bits), DEPTH) for mode, bits in (("RGB", 16), ("LA", 9), ("L", 4))),
+        *((jpeg_2000(mode, bits), DEPTH) for mode, bits in (("RGB", 16), ("L", 4))),
         (encoded(row([0, 65535], "uint16"), "JPEG2000", num_resolutions=1), DEPTH),
         (encoded(row([-100, 155], "int32"), "TIFF"), SIGNED),
         (retagged(row([0, -1], "int32"), 339, 1), SIGNED),  # Unsigned.
         (encoded(row([156, 127]), "TIFF", tiffinfo={339: 2}), SIGNED),  # -100, 127
         (np.ones(4), "the image is an array of float64 and shape (4,), not (H, W, 3)"),
-        (np.full((2, 2, 3), 9.0), "the image is an array of float64 and shape (2, 2, 3) with valu"),
-        (np.ones((2, 2, 4)), "the image is an array of float64 and shape (2, 2, 4), not (H, W, 3)"),
+        (np.full((2, 2, 3), 9.0), "the image is an array of float64 and shape (2, 2, 3), not (H"),
         # As a download leaves it whose room was taken at the start: decoded, it would be black.
-        (PNG[: len(PNG) // 2].ljust(len(PNG), b"\0"), "cannot read the image: "),
+        (PNG[: len(PNG) // 2].ljust(len(PNG), b"\0"), "cannot read the image ("),
     ],
 )
 def test_a_source_that_is_no_photo_is_refused_by_name(source: Any, message: str) -> None:
@@ -246,16 +242,16 @@ def test_cut_off_in_the_middle(kind: str, tmp_path: Path) -> None:
     content = encoded(smooth_photo(200, 200), kind)
     path.write_bytes(content[: len(content) * 3 // 4])
     for source in (path, path.open("rb")):
-        assert refusal(source, sufficient_side=50).startswith(f"cannot read {path}: ")
+        assert refusal(source, sufficient_side=50).startswith(f"cannot read {path} (")
 
 
 def test_too_many_pixels_are_refused_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     content = encoded(smooth_photo(), "PNG")
     assert load_image(content, maximum_pixels=24 * 16).size == (24, 16)
-    message = "the image is too large: 24 x 16 is 384 pixels, the limit is 383"
-    assert refusal(smooth_photo(), maximum_pixels=383) == message
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda file: pytest.fail("decoded"))
-    assert refusal(content, maximum_pixels=383, sufficient_side=4) == message
+    for source in (smooth_photo(), content):
+        message = refusal(source, maximum_pixels=383, sufficient_side=4)
+        assert message == "the image is too large: 24 x 16 is 384 pixels, the limit is 383"
 
 
 EXAMPLES = [encoded(smooth_photo(), kind) for kind in KINDS]
@@ -275,7 +271,7 @@ def test_damaged_files_load_or_are_refused(content: bytes, data: st.DataObject) 
         outcome = f"photo is {loaded.mode}, {min(loaded.size) > 0}"
     except UserError as error:
         outcome = str(error).removeprefix("cannot read ")
-    answers = ("photo is RGB, True", "photo is not", "photo is too", "photo is TIFF of", "photo: ")
+    answers = ("photo is RGB, True", "photo is not", "photo is too", "photo is TIFF of", "photo (")
     answers += ("photo is JPEG 2000 of other than 8 bits",)
     assert outcome.startswith(answers)
     assert "\n" not in outcome
@@ -313,13 +309,11 @@ def test_a_folder_is_gone_through_to_the_bottom_and_sorted(here: Path) -> None:
 
 
 def test_named_files_are_taken_in_order_whatever_their_kind(here: Path) -> None:
+    os.symlink("nowhere", "photos/link.jpg")
     files = ["photos/notes.txt", "photos/b.jpg", "photos/.hidden.jpg", "missing.jpg"]
-    files += ["photos/trip/no_suffix", "photos/b.jpg"]
+    files += ["photos/trip/no_suffix", "photos/b.jpg", "photos/link.jpg"]
     assert names(*files) == files
     assert names("photos/.thumbnails") == ["photos/.thumbnails/small.jpg"]
-    os.symlink("nowhere", "photos/link.jpg")
-    assert names("photos/link.jpg") == ["photos/link.jpg"]
-    assert "photos/link.jpg" in names("photos")
 
 
 def test_patterns(here: Path) -> None:
@@ -344,15 +338,13 @@ def test_raw_files_and_videos_in_folders_are_counted(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")  # Without exiftool.
-    for name in ("b.NEF", "trip/c.cr3", ".x.dng", "trip/d.MP4", "e.jxl", "b.xmp"):
-        (here / "photos" / name).touch()
+    write(*(f"photos/{n}" for n in ("b.NEF", "trip/c.cr3", ".x.dng", "d.MP4", "e.jxl", "b.xmp")))
+    write("empty/b.NEF")
     notes: list[str] = []
-    assert photo_files(["photos", "documents/[b].jpg"], note=notes.append)[3:]
+    assert len(photo_files(["photos", "documents/[b].jpg"], note=notes.append)) == 4
     listed = "1 other picture, 2 raw files, 1 video"
     assert notes == [f"photos: left out: {listed} (exiftool would read raw files)"]
-    (here / "empty" / "b.NEF").touch()
-    with pytest.raises(UserError, match=r"folder empty holds no images, but 1 raw file "):
-        photo_files(["empty"])
+    refuses(r"folder empty holds no images, but 1 raw file ", photo_files, ["empty"])
 
 
 @pytest.mark.parametrize(
@@ -362,32 +354,26 @@ def test_raw_files_and_videos_in_folders_are_counted(
         ("FILE://localhost/%C3%A9/%FF.jpg", "/\xe9/\udcff.jpg"),
         ("file:/a.jpg", "/a.jpg"),
         ("file:///C:/a.jpg", "C:/a.jpg"),
-        ("file:a.jpg", "file:a.jpg"),
-        ("https://a/b%20c.jpg", "https://a/b%20c.jpg"),
-        ("photos/100%20.jpg", "photos/100%20.jpg"),
+        *((path, path) for path in ("file:a.jpg", "https://a/b%20c.jpg", "photos/100%20.jpg")),
     ],
 )
 def test_addresses_of_file_managers_are_paths(address: str, path: str) -> None:
     assert local_path(address) == path
 
 
-@pytest.mark.parametrize(
-    ("path", "problem"),
-    [
-        ("missing/*.jpg", "missing/*.jpg matches no file"),
-        ("empty", "folder empty holds no images"),
-        ("linked", "folder linked/up is a symbolic link and was not entered"),
-    ],
-)
-def test_problems_are_reported_and_the_rest_is_found(here: Path, path: str, problem: str) -> None:
+PROBLEMS = {"no/*.jpg": "no/*.jpg matches no file", "empty": "folder empty holds no images"}
+PROBLEMS["linked"] = "folder linked/up is a symbolic link and was not entered"
+
+
+@pytest.mark.parametrize("path", PROBLEMS)
+def test_problems_are_reported_and_the_rest_is_found(here: Path, path: str) -> None:
     write("linked/a.jpg")
     os.symlink("..", "linked/up")
     reports: list[str] = []
     found = photo_files(["photos/b.jpg", path], reports.append)
     assert found == [Path("photos/b.jpg"), *Path("linked").glob("a.jpg")][: 1 + (path == "linked")]
-    (report,) = reports
-    assert report.startswith(problem)
-    refuses(rf"^{re.escape(problem)}", photo_files, [path])
+    assert [report.startswith(PROBLEMS[path]) for report in reports] == [True]
+    refuses(rf"^{re.escape(PROBLEMS[path])}", photo_files, [path])
 
 
 def test_files_that_systems_leave_in_folders_are_no_photos(here: Path) -> None:

@@ -6,9 +6,9 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 from samples import Patch, photo_bytes
 
-from captioner.errors import UserError
 from captioner.vision.images import load_image
 
 PREVIEW = "base64:" + b64encode(photo_bytes(kind="JPEG")).decode()
@@ -43,5 +43,4 @@ def test_a_preview_is_upright_and_an_odd_orientation_is_none(
 @pytest.mark.parametrize("said", ["", "[]", '[{"PreviewImage": 7}]', '[{"OtherImage": "é"}]'])
 def test_damage_is_named(said: str, raw: Path) -> None:
     raw.with_name("said.json").write_text(said)
-    with pytest.raises(UserError, match=r"cannot read .*a\.dng"):
-        load_image(raw)
+    refuses(r"cannot read .*a\.dng", load_image, raw)

@@ -56,28 +56,12 @@ def test_photos_of_tars_are_read_in_any_order_with_their_texts(tmp_path: Path) -
     assert [last[suffix].read() for suffix in (".txt", ".json")] == [b"two", b"{}"]
 
 
-LINKS = {
-    "early.jpg": "d/1.jpg",
-    "d/1.jpg": b"one",
-    "d/1.txt": "../1.txt",
-    "1.txt": b"text",
-    "d/up.JPG": "../d/./1.jpg",
-    "./same.jpg": "hard:d/1.jpg",
-    "._left.jpg": "d/1.jpg",
-    "d/1.jpg ": b"no photo's suffix",
-    "1.jpg": b"old",
-    "old.jpg": "hard:1.jpg",
-    "new.jpg": "1.jpg",
-    "alias": "d",
-}
-LOST = {
-    "circle.jpg": "circle.jpg",
-    "chain.jpg": "early.jpg",
-    "folder.jpg": "alias/1.jpg",
-    "out.jpg": "../0.jpg",
-    "/root.jpg": "/etc/passwd",
-    "gone.jpg": "hard:none.jpg",
-}
+LINKS = {"early.jpg": "d/1.jpg", "d/1.jpg": b"one", "d/1.txt": "../1.txt", "1.txt": b"text"}
+LINKS |= {"d/up.JPG": "../d/./1.jpg", "./same.jpg": "hard:d/1.jpg", "._left.jpg": "d/1.jpg"}
+LINKS |= {"d/1.jpg ": b"no photo's suffix", "1.jpg": b"old", "old.jpg": "hard:1.jpg"}
+LINKS |= {"new.jpg": "1.jpg", "alias": "d"}
+LOST = {"circle.jpg": "circle.jpg", "chain.jpg": "early.jpg", "folder.jpg": "alias/1.jpg"}
+LOST |= {"out.jpg": "../0.jpg", "/root.jpg": "/etc/passwd", "gone.jpg": "hard:none.jpg"}
 
 
 def test_links_to_files_of_a_tar_are_followed_and_others_are_named(tmp_path: Path) -> None:
@@ -98,18 +82,17 @@ def test_links_to_files_of_a_tar_are_followed_and_others_are_named(tmp_path: Pat
     assert reports == [f"{path}/{name} {fault}" for name in LOST]
 
 
-@pytest.mark.parametrize("form", ["struct", "path first", "binary"])
-def test_photos_of_parquet_are_read_in_any_order(form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [["bytes", "path"], ["path", "bytes"], []])
+def test_photos_of_parquet_are_read_in_any_order(form: list[str], tmp_path: Path) -> None:
     contents = [os.urandom(20) for _ in range(300)]
     cells: list[Any] = [*contents]
-    if form == "path first":
-        cells = [{"path": "x.jpg", "bytes": content} for content in contents]
-    if form == "struct":
-        cells = [{"bytes": content, "path": "x.jpg"} for content in contents]
-        cells[7] = {"bytes": None, "path": "7.jpg"}
+    if form:
+        columns = [{"bytes": content, "path": "x.jpg"} for content in contents]
+        columns[7] = {"bytes": None, "path": "7.jpg"}
         (tmp_path / "7.jpg").write_bytes(contents[7])
-    columns = {"mask": [b"mask"] * 300, "image": cells}
-    path = write_parquet(tmp_path / "p.parquet", columns, rows_of_group=200)
+        cells = [{name: cell[name] for name in form} for cell in columns]
+    table = {"mask": [b"mask"] * 300, "image": cells}
+    path = write_parquet(tmp_path / "p.parquet", table, rows_of_group=200)
     photos = list(photos_of(path).values())
     assert photos[17].name == f"{path}/17"
     for order in (range(300), range(299, -1, -1), [5, 250, 150, 60, 199, 200, 5, 5]):
@@ -157,7 +140,7 @@ def test_a_photo_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path:
     cells = [{"bytes": None, "path": path} for path in paths]
     lost = list(photos_of(write_parquet(tmp_path / "q.parquet", {"image": cells})).values())
     reasons = ["p.parquet/0 is not an image", "p.parquet/1 has no photo"]
-    reasons += [rf"q\.parquet/{row} has no photo: .*{path} is no" for row, path in enumerate(paths)]
+    reasons += ["q.parquet/0 has no photo", "q.parquet/1 has no photo"]
     for member, reason in zip([*photos[:2], *lost], reasons, strict=True):
         refuses(rf"^{tmp_path}/{reason}", load_image, member)
     assert load_image(photos[2]).size == (120, 90)
@@ -180,7 +163,7 @@ def test_a_packed_column_is_named_and_not_read(tmp_path: Path, columns: Any) -> 
     path = write_parquet(tmp_path / "p.parquet", columns)
     names, (problem,) = names_and_reports(path)
     assert not names
-    fault = r".*im.* in row group 0 has 134,\d{3},\d{3} bytes, packed in \d"
+    fault = r".*im.* in row group 0 has 134,\d{3},\d{3} bytes in \d"
     assert re.match(f"{path} cannot be read to its end: {fault}", problem)
 
 
@@ -213,22 +196,14 @@ def test_a_large_row_group_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
 
 def test_a_sparse_photo_is_named(tmp_path: Path) -> None:
     """Read as it lies in the tar, it would be another photo; other sparse files are no matter."""
-    path = tmp_path / "0.tar"
+    path, sparse = tmp_path / "0.tar", {"GNU.sparse.map": "0,3,6,3", "GNU.sparse.size": "9"}
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
-        for name in ("1.jpg", "disk.img", "2.jpg"):
+        for name, headers in {"1.jpg": sparse, "disk.img": sparse, "2.jpg": {}}.items():
             info = tarfile.TarInfo(name)
-            sparse = {"GNU.sparse.map": "0,3,6,3", "GNU.sparse.size": "9"}
-            info.size, info.pax_headers = 512, {} if name == "2.jpg" else sparse
+            info.size, info.pax_headers = 512, headers
             tar.addfile(info, io.BytesIO(bytes(512)))
-    names, reports = names_and_reports(path)
-    assert names == [f"{path}/2.jpg"]
-    assert reports == [f"{path}/1.jpg is a sparse file, or a link to no file in the tar: not read"]
-
-
-def long_names(count: int) -> bytes:
-    header = tarfile.TarInfo("././@LongLink")
-    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 512
-    return (header.tobuf() + bytes(512)) * count
+    fault = f"{path}/1.jpg is a sparse file, or a link to no file in the tar: not read"
+    assert names_and_reports(path) == ([f"{path}/2.jpg"], [fault])
 
 
 def header_of(size: str, **fields: Any) -> bytes:
@@ -238,15 +213,14 @@ def header_of(size: str, **fields: Any) -> bytes:
     return info.tobuf(tarfile.PAX_FORMAT)
 
 
+LONG = tarfile.TarInfo("././@LongLink")
+LONG.type, LONG.size = tarfile.GNUTYPE_LONGNAME, 512
+SPARSE = header_of("3", **{"GNU.sparse.map": "0,x"})
+
+
 @pytest.mark.parametrize(
     "content",
-    [
-        long_names(3_000),
-        header_of("-512"),
-        header_of(f"{10**30}"),
-        header_of("3", **{"GNU.sparse.map": "0,x"}),
-        header_of("3", **{"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}),
-    ],
+    [(LONG.tobuf() + bytes(512)) * 3_000, header_of("-512"), header_of(f"{10**30}"), SPARSE],
 )
 def test_hostile_headers_are_a_sentence(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "0.tar"
@@ -255,29 +229,26 @@ def test_hostile_headers_are_a_sentence(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_parquet_of_the_same_name_and_time_is_another(tmp_path: Path, monkeypatch: Patch) -> None:
-    for name in "ab":
-        path = write_parquet(tmp_path / name / "0.parquet", {"image": [name.encode()] * 2})
+    for content in (b"a", b"b"):
+        path = write_parquet(tmp_path / f"{content!r}/0.parquet", {"image": [content] * 2})
         os.utime(path, (0, 0))
         monkeypatch.chdir(path.parent)
-        assert [each.read() for each in photos_of(Path("0.parquet")).values()] == [
-            name.encode()
-        ] * 2
+        photos = photos_of(Path("0.parquet")).values()
+        assert [each.read() for each in photos] == [content] * 2
 
 
 def test_a_missing_unreadable_or_empty_shard_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "1.tar")
     (tmp_path / "a.tar").symlink_to("none")
     for name in ("0.tar", "b.parquet", "1.tar", "a.tar"):
-        fault = "is a pipe or a device" if name == "1.tar" else "does not exist"
-        assert names_and_reports(tmp_path / name) == ([], [f"{tmp_path / name} {fault}"])
-    path = write_tar(tmp_path / "c.tar", {"1.jpg": b"1"})
+        fault = f"{tmp_path / name} does not exist, or is no file"
+        assert names_and_reports(tmp_path / name) == ([], [fault])
+    path = write_tar(tmp_path / "c.tar", {"a/._1.jpg": b"1", "__MACOSX/1.jpg": b"1", "1.txt": b"1"})
     with mock.patch("tarfile.open", side_effect=PermissionError(13, "words of a system")):
-        fault = "cannot be read to its end: words of a system"
-        assert names_and_reports(path) == ([], [f"{path} {fault}"])
-    path = write_tar(tmp_path / "0.tar", {"a/._1.jpg": b"1", "__MACOSX/1.jpg": b"1", "1.txt": b"1"})
-    assert names_and_reports(path) == ([], [f"{path} holds no photos"])
-    huge = ShardMember(str(path), "1.jpg", (0, 2**30))
-    refuses(r"0\.tar/1\.jpg is too large: 1,073,741,824 bytes", huge.read)
-    path = tmp_path / "empty.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"image": pyarrow.array([], "binary")}), path)
-    assert names_and_reports(path) == ([], [f"{path} holds no photos"])
+        fault = f"{path} cannot be read to its end: words of a system"
+        assert names_and_reports(path) == ([], [fault])
+    empty = write_parquet(tmp_path / "e.parquet", {"image": pyarrow.array([], "binary")})
+    for each in (path, empty):
+        assert names_and_reports(each) == ([], [f"{each} holds no photos"])
+    huge = ShardMember(f"{tmp_path}/c.tar", "1.jpg", (0, 2**30))
+    refuses(r"c\.tar/1\.jpg is too large: 1,073,741,824 bytes", huge.read)
