@@ -32,8 +32,9 @@ from captioner.errors import UserError
 from captioner.models.translation_model import TranslationLoss, TranslationModel
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.translation_task import TranslationRecipe
+from captioner.text import WordVocabulary
 from captioner.text.token_batches import PairExample, collate_pairs
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, WordVocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.optimizer import make_optimizer
 from captioner.translate.folder import save_translator
 from captioner.translate.translator import Translator

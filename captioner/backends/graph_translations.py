@@ -29,8 +29,8 @@ from captioner.models.translation_config import (
     TranslationNetworksConfig,
 )
 from captioner.text import SentenceVocabulary
+from captioner.text.sentences import load_vocabularies
 from captioner.text.vocabulary import Vocabulary
-from captioner.text.vocabulary_files import load_vocabularies
 
 
 @dataclass(repr=False, eq=False)

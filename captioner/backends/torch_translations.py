@@ -27,9 +27,9 @@ from captioner.models.translation_config import (
 from captioner.models.translation_model import TranslationModel
 from captioner.module_weights import load_weights
 from captioner.text import SentenceVocabulary
+from captioner.text.sentences import load_vocabularies
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import Vocabulary
-from captioner.text.vocabulary_files import load_vocabularies
 
 
 @dataclass(repr=False, eq=False)

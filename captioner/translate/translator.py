@@ -16,7 +16,8 @@ from captioner.errors import UserError
 from captioner.outcomes import outcomes_of, shape_as_given
 from captioner.text import SentenceVocabulary
 from captioner.text.languages import Capitals, as_sentence, straighten, unescape_entities
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
+from captioner.text.sentences import Word, without_joiners
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.translate.translation import Translation
 
 _Search = TranslationSearch | None
