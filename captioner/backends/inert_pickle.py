@@ -1,8 +1,9 @@
 """Reads the tensors of torch's checkpoints; nothing of their pickles runs.
 
 A pickle names classes and functions, and calls them. Here every name is a `Record`, whose call is
-another that holds what it is given. A tensor is such a record, too: its numbers are read afterwards, and its
-place among them is checked. So files of whole modules are read as well as state dicts.
+another that holds what it is given. A tensor is such a record, too: its numbers are read
+afterwards, and its place among them is checked. So files of whole modules are read as well as state
+dicts.
 
 Both of torch's formats are read, without `torch.load`. Since 1.6 a file is a zip, with the pickle
 in `NAME/data.pkl` and each storage in `NAME/data/KEY`. Before, it is five pickles (magic number,
