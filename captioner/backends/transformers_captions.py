@@ -31,7 +31,6 @@ OURS = ("block_ngrams", "repeat_distance", "truth_weight", "cautious", "without"
 
 DETAILED_TOKENS = 256  # The most of a detailed caption, unless more are asked for.
 _TINY = torch.finfo(torch.float32).tiny  # Makes a map of zeros uniform.
-_IDS = ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
 
 
 @dataclass(frozen=True)
@@ -89,23 +88,27 @@ class TransformersCaptions:
     preprocessing: ProcessorPixels
 
     def __post_init__(self) -> None:
-        config, count = self.writer.generation_config, self.vocabulary_size
-        rows = self.writer.get_input_embeddings().num_embeddings
-        if len(self.tokenizer) > rows:
+        count, rows = self.vocabulary_size, self.writer.get_input_embeddings().num_embeddings
+        if count > rows:
             advice = f"call resize_token_embeddings({count}) before saving the model"
             raise UserError(f"the tokenizer has {count} tokens, and the model {rows}: {advice}")
-        for name in (f"{each}_token_id" for each in _IDS):
-            value = getattr(config, name, None)
-            for token in value if isinstance(value, list) else [value]:
-                is_token = type(token) is int and 0 <= token < rows
-                if not is_token and not (value is None and name != "eos_token_id"):
-                    raise UserError(f"{name} {token!r} is not a token of 0 to {rows - 1}")
-        ends = config.eos_token_id
-        self._ends = [ends] if isinstance(ends, int) else list(ends)
+        self._ends = self._tokens_named("eos_token_id")
+        self._tokens_named("pad_token_id", is_needed=False)
 
     def __repr__(self) -> str:
         name = type(self.writer).__name__
         return f"{name}, {len(self.tokenizer):,} tokens, on {self.device}"
+
+    def _tokens_named(self, name: str, is_needed: bool = True) -> list[int]:
+        """The tokens of a field of the generation config; refuses what is none."""
+        value = getattr(self.writer.generation_config, name)
+        if value is None and not is_needed:
+            return []
+        tokens = value if isinstance(value, list) else [value]
+        rows = self.writer.get_input_embeddings().num_embeddings
+        if not all(type(token) is int and 0 <= token < rows for token in tokens):
+            raise UserError(f"{name} {value!r} of the generation config is no token below {rows}")
+        return tokens
 
     @property
     def lacks(self) -> Sequence[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +10,7 @@ import torch
 from captioner.backends.transformers_captions import ProcessorPixels, TransformersCaptions
 from captioner.decoding.options import SearchOptions
 from captioner.devices import choose_device, choose_precision
-from captioner.errors import UserError, refuse_missing
+from captioner.errors import UserError, refuse_errors, refuse_missing
 from captioner.files import read_json
 from captioner.foreign_models import FAMILIES, GENERATION, check_family, check_weights
 from captioner.model_folders import ModelFolder
@@ -36,7 +34,7 @@ def open_captions(folder: ModelFolder, device: str, precision: str) -> Transform
     dtype, place = choose_precision(precision), choose_device(device)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    with _explained(folder):
+    with refuse_errors(f"transformers cannot load {name}"):
         if kind in PROMPTS:
             processor = transformers.AutoProcessor.from_pretrained(folder.files, **_LOCAL)
             model = _model(folder, dtype, "sdpa").to(place)
@@ -58,16 +56,21 @@ def _model(folder: ModelFolder, dtype: torch.dtype, attention: str) -> Any:
         dtype=dtype,
         attn_implementation=attention,
         output_loading_info=True,
+        ignore_mismatched_sizes=True,
         **_LOCAL,
     )
-    missing = sorted(name for name in found["missing_keys"] if "pooler" not in name)
+    missing = {name for name in found["missing_keys"] if "pooler" not in name}
     parts = {name for name, _ in model.named_children()}
-    left_over = [name for name in found["unexpected_keys"] if name.partition(".")[0] not in parts]
-    if missing:
-        raise UserError(f"the weights lack {missing[0]!r}; they are of another architecture")
-    if left_over:
-        other = f"which a {type(model).__name__} has not: they are of another architecture"
-        raise UserError(f"the weights hold {min(left_over)!r}, {other}")
+    unexpected = {name for name in found["unexpected_keys"] if name.partition(".")[0] not in parts}
+    problems = {
+        "lack": missing,
+        "have in another size": {name for name, *_ in found["mismatched_keys"]},
+        "have besides": unexpected,
+    }
+    for problem, names in problems.items():
+        if names:
+            other = f"a {type(model).__name__} of another architecture or vocabulary"
+            raise UserError(f"{folder.path}: the weights {problem} {min(names)!r}, as {other}")
     return model.eval()
 
 
@@ -94,17 +97,3 @@ def default_search(folder: ModelFolder) -> SearchOptions:
         "maximum_length": given.get("max_new_tokens", after_start("max_length", tokens)),
     }
     return from_mapping(SearchOptions, options, str(path))
-
-
-@contextmanager
-def _explained(folder: ModelFolder) -> Iterator[None]:
-    """Makes one sentence of transformers' errors, which are of many kinds."""
-    try:
-        yield
-    except Exception as error:
-        if "ignore_mismatched_sizes" in str(error):
-            cause = "its config and its weights differ in sizes, such as of a resized vocabulary"
-            raise UserError(f"{folder.path}: {cause}; save both again by save_pretrained") from None
-        first, *rest = (str(error).strip() or repr(error)).splitlines()
-        reason = f"{first} {rest[0].strip()}" if first.endswith(":") and rest else first
-        raise UserError(f"transformers cannot load {folder.path}: {reason}") from None
