@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any, ClassVar
 
 import torch
@@ -185,16 +185,17 @@ class TransformersCaptions:
         self, annotations: Any, chosen: list[list[int]], search: SearchOptions
     ) -> Iterator[Sentence]:
         """The tokens of a caption for each of B photos -> its sentence."""
-        ended = [[token in self._ends for token in row] for row in chosen]
-        lengths = [row.index(True) if any(row) else len(row) for row in ended]
-        tokens = [row[:length] for row, length in zip(chosen, lengths, strict=True)]
+        tokens = [list(takewhile(lambda token: token not in self._ends, row)) for row in chosen]
         texts, owners = zip(*map(self._words_of, tokens), strict=True)
         words, by_gradient = list(map(str.split, texts)), search.map_kind == "gradient"
         scored = self._scored(annotations, tokens, owners, words, by_gradient)
-        for text, row, length, sentence in zip(texts, ended, lengths, scored, strict=True):
-            terms = sentence.log_probabilities[: None if any(row) else -1]
-            score = sum(terms) / max(length + any(row), 1) ** search.length_normalisation
-            yield sentence._replace(text=text, score=score, cut=not any(row))
+        for text, row, whole, sentence in zip(texts, tokens, chosen, scored, strict=True):
+            terms, length = sentence.log_probabilities, len(row) + 1
+            is_cut = len(row) == len(whole)
+            if is_cut:  # Its end was not written.
+                terms, length = terms[:-1], max(len(row), 1)
+            score = sum(terms) / length**search.length_normalisation
+            yield sentence._replace(text=text, score=score, cut=is_cut)
 
     def _words_of(self, tokens: list[int]) -> tuple[str, list[int]]:
         """The decoder's text of T tokens, and for each the index of the word it belongs to."""

@@ -10,7 +10,7 @@ import torch
 from captioner.backends.transformers_captions import ProcessorPixels, TransformersCaptions
 from captioner.decoding.options import SearchOptions
 from captioner.devices import choose_device, choose_precision
-from captioner.errors import UserError, refuse_errors, refuse_missing
+from captioner.errors import UserError, refuse_missing
 from captioner.files import read_json
 from captioner.foreign_models import FAMILIES, GENERATION, check_family, check_weights
 from captioner.model_folders import ModelFolder
@@ -34,18 +34,17 @@ def open_captions(folder: ModelFolder, device: str, precision: str) -> Transform
     dtype, place = choose_precision(precision), choose_device(device)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    with refuse_errors(f"transformers cannot load {name}"):
-        if kind in PROMPTS:
-            processor = transformers.AutoProcessor.from_pretrained(folder.files, **_LOCAL)
-            model = _model(folder, dtype, "sdpa").to(place)
-            photos = PromptedPhotos(processor, PROMPTS[kind])
-            return VisionLanguageCaptions(model, processor.tokenizer, photos)
-        processor = transformers.AutoImageProcessor.from_pretrained(folder.files, **_LOCAL)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder.files, **_LOCAL)
-        model = _model(folder, torch.float32, "eager").to(place)  # Which gives maps.
-        family = TAKE_APART[kind](model, tokenizer)
-        family.tower.to(dtype)
-        return FamilyCaptions(family.writer, tokenizer, ProcessorPixels(processor), family)
+    if kind in PROMPTS:
+        processor = transformers.AutoProcessor.from_pretrained(folder.files, **_LOCAL)
+        model = _model(folder, dtype, "sdpa").to(place)
+        photos = PromptedPhotos(processor, PROMPTS[kind])
+        return VisionLanguageCaptions(model, processor.tokenizer, photos)
+    processor = transformers.AutoImageProcessor.from_pretrained(folder.files, **_LOCAL)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder.files, **_LOCAL)
+    model = _model(folder, torch.float32, "eager").to(place)  # Which gives maps.
+    family = TAKE_APART[kind](model, tokenizer)
+    family.tower.to(dtype)
+    return FamilyCaptions(family.writer, tokenizer, ProcessorPixels(processor), family)
 
 
 def _model(folder: ModelFolder, dtype: torch.dtype, attention: str) -> Any:
@@ -62,11 +61,8 @@ def _model(folder: ModelFolder, dtype: torch.dtype, attention: str) -> Any:
     missing = {name for name in found["missing_keys"] if "pooler" not in name}
     parts = {name for name, _ in model.named_children()}
     unexpected = {name for name in found["unexpected_keys"] if name.partition(".")[0] not in parts}
-    problems = {
-        "lack": missing,
-        "have in another size": {name for name, *_ in found["mismatched_keys"]},
-        "have besides": unexpected,
-    }
+    resized = {name for name, *_ in found["mismatched_keys"]}
+    problems = {"lack": missing, "have in another size": resized, "have besides": unexpected}
     for problem, names in problems.items():
         if names:
             other = f"a {type(model).__name__} of another architecture or vocabulary"

@@ -262,11 +262,3 @@ def test_what_does_not_fit_is_one_sentence(
     assert run_convert(path, words, "--encoder", "densenet161") == 2
     if "no encoder" in expected:
         assert "is neither a file nor one of vgg19, resnet152" in capsys.readouterr().err
-
-
-def test_pickles_of_transformers_without_weights_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "blip"}')
-    torch.save({"step": 3}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(UserError, match=r"its pytorch_model.* hold no weights"):
-        convert.convert_pickles(str(tmp_path), tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -1,6 +1,5 @@
 """Models as graphs: the package's captions and translations, beside weights or with their own."""
 
-import json
 import pickle
 import shutil
 from pathlib import Path
@@ -165,16 +164,6 @@ def test_translators_of_every_family_write_the_same(name: str, tmp_path: Path) -
                 model.choose_alignment(0, None)
 
 
-def test_layers_may_have_equal_weights(tmp_path: Path) -> None:
-    translator = make_translator("transformer", joint=True)
-    first, second = translator.backend.model.decoder
-    second.load_state_dict(first.state_dict())
-    save_translator(translator, tmp_path, torch.float32)
-    add_graphs(tmp_path)
-    graphs, plain = (load_translator(tmp_path, engine=each) for each in ("graphs", "torch"))
-    assert_same_translations(graphs, plain, SENTENCES, {})
-
-
 @pytest.mark.parametrize("name", ["efficientnet_lite2", "torchvision/resnet18", "timm/test_vit"])
 def test_encoders_of_other_families_are_exported_as_they_compute(tmp_path: Path, name: str) -> None:
     size = 64
@@ -304,23 +293,6 @@ def test_a_step_of_a_packaged_model_has_few_operators(name: str, most: int) -> N
         else:
             computed += 1
     assert computed <= most
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("step.onnx", b"no graph", "step.onnx is damaged, or none of captioner's"),
-        ("config.json", json.dumps({"format": "other"}).encode(), "no format 'captioner"),
-    ],
-)
-def test_damaged_folders_are_refused(
-    exported: Path, tmp_path: Path, name: str, content: bytes, sentence: str
-) -> None:
-    folder = tmp_path / "broken"
-    shutil.copytree(exported, folder)
-    (folder / name).write_bytes(content)
-    with pytest.raises(UserError, match=sentence):
-        captioner.load(folder, engine="graphs")
 
 
 def test_requests_beyond_graphs_are_refused(

@@ -380,6 +380,8 @@ def test_pickled_weights_are_converted_to_safetensors(blip: Path, refused: Refus
     weights = safetensors.torch.load_file(blip / "model.safetensors")
     (blip / "model.safetensors").unlink()
     assert "has no pytorch_model*.bin to convert" in refused(["convert", "blip", "--out", "new"])
+    torch.save({"step": 3}, blip / "pytorch_model.bin")
+    assert "pytorch_model*.bin hold no weights" in refused(["convert", "blip", "--out", "new"])
     shared = {"text_decoder.another": next(iter(weights.values()))}
     torch.save({**weights, **shared}, blip / "pytorch_model.bin")
     assert "captioner convert blip --out FOLDER" in refused(CAPTION.split())
@@ -419,7 +421,7 @@ def test_what_it_lacks_is_refused(blip: Path, refused: Refused, command: str, sa
     [
         (PIXELS, None, "Can't load image processor"),
         (PIXELS, {"size": {"height": 64, "width": 64}}, "photos of 64x64 pixels do not fit"),
-        ("tokenizer.json", b"{", "transformers cannot load"),
+        ("tokenizer.json", b"{", "its backend 'transformers' cannot be opened"),
         ("tokenizer.json", POINTER, "is a Git LFS pointer, not the file"),
         (WEIGHTS, POINTER, "is a Git LFS pointer, not the file: run git lfs pull"),
         (WEIGHTS, b"12345678{}", "and the weights hold 0 tensors"),
