@@ -93,17 +93,14 @@ class TransformersCaptions:
             advice = f"call resize_token_embeddings({count}) before saving the model"
             raise UserError(f"the tokenizer has {count} tokens, and the model {rows}: {advice}")
         self._ends = self._tokens_named("eos_token_id")
-        self._tokens_named("pad_token_id", is_needed=False)
 
     def __repr__(self) -> str:
         name = type(self.writer).__name__
         return f"{name}, {len(self.tokenizer):,} tokens, on {self.device}"
 
-    def _tokens_named(self, name: str, is_needed: bool = True) -> list[int]:
+    def _tokens_named(self, name: str) -> list[int]:
         """The tokens of a field of the generation config; refuses what is none."""
         value = getattr(self.writer.generation_config, name)
-        if value is None and not is_needed:
-            return []
         tokens = value if isinstance(value, list) else [value]
         rows = self.writer.get_input_embeddings().num_embeddings
         if not all(type(token) is int and 0 <= token < rows for token in tokens):

@@ -147,8 +147,9 @@ class FamilyCaptions(TransformersCaptions):
             raise UserError(f"photos of {given} pixels do not fit the vision encoder's {needed}")
         self.map_shape = shape[0] // family.patch, shape[1] // family.patch
         is_apart = family.tokens == "decoder_input_ids"
-        starts = self._tokens_named("decoder_start_token_id" if is_apart else "bos_token_id")
-        self._starts = starts + self._tokens_named("forced_bos_token_id", is_needed=False)
+        self._starts = self._tokens_named("decoder_start_token_id" if is_apart else "bos_token_id")
+        if self.writer.generation_config.forced_bos_token_id is not None:
+            self._starts = self._starts + self._tokens_named("forced_bos_token_id")
 
     @property
     def lacks(self) -> Sequence[str]:

@@ -16,7 +16,6 @@ from samples import (
     confidence_weights,
     make_captioner,
     photo,
-    renew_digests,
     save_photo,
 )
 from translation_samples import CONFIGS as TRANSLATORS
@@ -30,9 +29,8 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import export_model, load_model, save_model
 from captioner.errors import UserError
-from captioner.files import write_bytes
 from captioner.loading import LANGUAGES
-from captioner.model_folders import DEMO_PHOTO, GRAPHS, model_folder
+from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.models.caption_config import DecoderConfig, TransformerDecoderConfig
 from captioner.models.caption_transformer import TransformerDecoder
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
@@ -204,28 +202,13 @@ def test_batches_at_once_agree_with_one(exported: Path, tmp_path: Path, monkeypa
     assert_same_captions(model.caption(photos, batch_size=2, beam=2), expected)
 
 
-def test_graphs_of_other_weights_are_left_alone(
-    saved: Path, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    folder = tmp_path / "model"
-    shutil.copytree(saved, folder)
-    model = captioner.load(folder, engine="graphs")
-    assert model.backend.for_workers(2).threads == 2
-    graphs = {path: path.read_bytes() for path in folder.glob("*.onnx")}
-    other = make_captioner()
-    other.backend.decoder.embedding.weight.data += 1
-    save_model(other, folder)
-    assert [path for path in graphs if path.exists()] == []
-    for path, content in graphs.items():
-        path.write_bytes(content)
+def test_saving_a_model_removes_the_graphs_of_the_one_before(saved: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(saved, tmp_path / "model")
+    save_model(make_captioner(), folder)
+    assert list(folder.glob("*.onnx")) == []
     assert captioner.load(folder).engine == "torch"
-    with pytest.raises(UserError, match=r"encoder\.onnx is damaged, or of another model"):
-        captioner.load(folder, engine="graphs")
-    renew_digests(folder, *GRAPHS)
-    assert captioner.load(folder).engine == "torch"
-    with pytest.raises(UserError, match="are of other weights"):
-        captioner.load(folder, engine="graphs")
+    with pytest.raises(UserError, match="holds a model with its weights; export into another"):
+        export_model(make_captioner(), folder)
 
 
 def test_graphs_are_opened_again_where_they_were_if_they_are_the_same(
@@ -247,37 +230,6 @@ def test_graphs_are_opened_again_where_they_were_if_they_are_the_same(
     for open_again in (lambda: pickle.loads(pickled), lambda: model.backend.for_workers(4)):
         with pytest.raises(UserError, match="of another model than"):
             open_again()
-
-
-def test_a_stopped_export_leaves_the_model_before(
-    exported: Path, saved: Path, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    pixels = [photo(1)]
-    writers = (exported, export_other, "caption.folder"), (saved, add_graphs, "backends.export")
-    for source, write, module in writers:
-        folder = tmp_path / source.name
-        shutil.copytree(source, folder)
-        before = {path.name: path.read_bytes() for path in folder.iterdir()}
-        written: list[Path] = []
-
-        def stop(path: Path, content: bytes, written: list[Path] = written) -> None:
-            if len(written) == 2:
-                raise KeyboardInterrupt
-            written.append(path)
-            write_bytes(path, content)
-
-        monkeypatch.setattr(f"captioner.{module}.write_bytes", stop)
-        with pytest.raises(KeyboardInterrupt):
-            write(folder)
-        monkeypatch.undo()
-        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-        assert captioner.load(folder, engine="graphs").caption(pixels)
-    with pytest.raises(UserError, match="holds a model with its weights; export into another"):
-        export_other(folder)
-
-
-def export_other(folder: Path) -> None:
-    export_model(make_captioner(seed=3), folder)
 
 
 @pytest.mark.parametrize(

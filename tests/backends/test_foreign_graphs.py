@@ -231,29 +231,3 @@ def test_torch_computes_where_graphs_do_not_fit(folder: Path) -> None:
     with pytest.raises(GraphError, match=sentence):
         captioner.load(folder, engine="graphs")
     assert captioner.load(folder).caption(DEMO_PHOTO).text == DEMO_CAPTION
-
-
-@pytest.mark.parametrize(
-    ("name", "section", "field", "value"),
-    [
-        ("vgg", "encoder", "name", "vgg12"),
-        ("default", "decoder", "heads", 8),
-        ("english_german", "transformer", "encoder_layers", 10_000_000),
-    ],
-)
-@pytest.mark.parametrize("engine", ["graphs", "torch"])
-def test_both_engines_and_info_refuse_the_same_configs(
-    tmp_path: Path, refused: Refused, name: str, section: str, field: str, value: Any, engine: Any
-) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(model_folder(name), folder)
-
-    def change(config: Any) -> None:
-        config.get("model", config)[section][field] = value
-
-    change_config(folder, change)
-    load: Any = captioner.load_translator if section == "transformer" else captioner.load
-    with pytest.raises(UserError) as error:
-        load(folder, engine=engine)
-    assert f"{section}.{field}" in str(error.value) or f"{field} " in str(error.value)
-    assert refused(["info", str(folder)]) == f"captioner: {error.value}"
