@@ -18,7 +18,7 @@ from typing_extensions import Self
 from captioner.errors import UserError
 from captioner.files import JsonObject, read_json, write_json
 from captioner.model_folders import SOURCE, TARGET, VOCABULARY
-from captioner.text.languages import plain_text
+from captioner.text.languages import UNSPACED, plain_text
 from captioner.text.vocabulary import LINE_CONTROLS, SPECIAL_WORDS, Vocabulary
 
 CASES = ("keep", "lower", "sentence")
@@ -274,12 +274,6 @@ class SubwordVocabulary:
         return vocabulary
 
 
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
-    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # Kana, Han
-)
-
-
 def _kind(piece: str, text: str) -> str:
     """The kind of a unit of pieces as a letter, a capital if a space is before it.
 
@@ -288,7 +282,7 @@ def _kind(piece: str, text: str) -> str:
     """
     if piece in ("'", "\N{RIGHT SINGLE QUOTATION MARK}"):
         return "'"
-    if _UNSPACED.search(text):
+    if re.search(f"[{UNSPACED}]", text):
         kind = "u"
     elif any(unicodedata.category(letter)[0] not in "PSZ" for letter in text):
         kind = "l"
