@@ -65,8 +65,8 @@ def _model(folder: ModelFolder, dtype: torch.dtype, attention: str) -> Any:
     problems = {"lack": missing, "have in another size": resized, "have besides": unexpected}
     for problem, names in problems.items():
         if names:
-            other = f"a {type(model).__name__} of another architecture or vocabulary"
-            raise UserError(f"{folder.path}: the weights {problem} {min(names)!r}, as {other}")
+            other = f"they are of another architecture or vocabulary than a {type(model).__name__}"
+            raise UserError(f"{folder.path}: the weights {problem} {min(names)!r}; {other}")
     return model.eval()
 
 
@@ -76,9 +76,9 @@ def default_search(folder: ModelFolder) -> SearchOptions:
     path = folder.files / GENERATION
     given = read_json(path, "generation config") if os.path.isfile(path) else folder.config
     given = {name: value for name, value in dict(given).items() if value is not None}
-    tokens = (
-        SearchOptions().maximum_length if folder.config["model_type"] in PROMPTS else NEW_TOKENS
-    )
+    tokens = NEW_TOKENS
+    if folder.config["model_type"] in PROMPTS:
+        tokens = SearchOptions().maximum_length
 
     def after_start(name: str, default: int) -> Any:
         """A length without the token that starts; `from_mapping` refuses what is no number."""

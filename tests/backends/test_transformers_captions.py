@@ -379,9 +379,10 @@ def test_pickled_weights_are_converted_to_safetensors(blip: Path, refused: Refus
     expected = captioner.load(blip).caption("photos/0.png")
     weights = safetensors.torch.load_file(blip / "model.safetensors")
     (blip / "model.safetensors").unlink()
-    assert "has no pytorch_model*.bin to convert" in refused(["convert", "blip", "--out", "new"])
+    nothing = "blip has no weights in pytorch_model*.bin to convert"
+    assert nothing in refused(["convert", "blip", "--out", "new"])
     torch.save({"step": 3}, blip / "pytorch_model.bin")
-    assert "pytorch_model*.bin hold no weights" in refused(["convert", "blip", "--out", "new"])
+    assert nothing in refused(["convert", "blip", "--out", "new"])
     shared = {"text_decoder.another": next(iter(weights.values()))}
     torch.save({**weights, **shared}, blip / "pytorch_model.bin")
     assert "captioner convert blip --out FOLDER" in refused(CAPTION.split())
@@ -465,9 +466,7 @@ def test_parts_of_another_architecture_and_tokens_without_rows_are_named(
     weights = safetensors.torch.load_file(path := blip / "model.safetensors")
     more = {**weights, "text_encoder.weight": torch.zeros(1)}  # As of one that answers questions.
     safetensors.torch.save_file(more, path, {"format": "pt"})
-    assert "the weights have besides 'text_encoder.weight', as a BlipFor" in refused(
-        CAPTION.split()
-    )
+    assert "the weights have besides 'text_encoder.weight'; they are of" in refused(CAPTION.split())
     safetensors.torch.save_file(weights, path, {"format": "pt"})
     tokenizer = transformers.AutoTokenizer.from_pretrained(blip)
     tokenizer.add_tokens(["zebra"])
