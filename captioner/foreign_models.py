@@ -66,10 +66,7 @@ def check_weights(config: JsonObject, files: Path, name: str) -> None:
         raise UserError(f"{name} has no weights as safetensors; {advice}")
     count = sum(len(weights_header(path)[1]) for path in weights)
     for field, value in flat(config).items():
-        if (
-            field.endswith(("layers", "layer", "depth"))
-            and isinstance(value, int)
-            and value > count
-        ):
+        is_depth = field.endswith(("layers", "layer", "depth")) and isinstance(value, int)
+        if is_depth and value > count:
             held = f"the weights hold {count:,} tensors"
             raise UserError(f"{name}: its config names {value:,} of {field}, and {held}")

@@ -103,13 +103,12 @@ def load_translator(
 def load_translation(
     language: str,
     translator: str | os.PathLike[str] | None = None,
-    device: torch.device | str = "cpu",
-    precision: str = "float32",
-    engine: EngineName = "auto",
+    **options: Any,
 ) -> Translate:
     """Load a translator and return the function that translates captions with it.
 
     language: a tag, such as "de" or "de-CH". translator: by default the packaged one into it.
+    options: of `load_translator`.
     """
     from captioner.translate.translated_captions import translate_captions
 
@@ -119,9 +118,9 @@ def load_translation(
         needs = f"captions in the language {language!r} need a translator"
         raise UserError(f"{needs}; the package has {known}")
     if translator is None:
-        loaded = _packaged(packaged, device, precision, engine)
+        loaded = _packaged(packaged, **options)
     else:
-        loaded = load_translator(translator, device, precision, engine)
+        loaded = load_translator(translator, **options)
     return partial(translate_captions, translator=loaded, language=language)
 
 
@@ -129,11 +128,7 @@ _packaged = cache(load_translator)  # For captions of several batches, or of dia
 
 
 def open_backend(
-    folder: ModelFolder,
-    kind: str,
-    device: torch.device | str,
-    precision: str,
-    engine: EngineName,
+    folder: ModelFolder, kind: str, device: object, precision: str, engine: EngineName
 ) -> Any:
     """The backend of a model folder: a `CaptionBackend`, or a `TranslationBackend`.
 
@@ -144,7 +139,12 @@ def open_backend(
     if kind == "captioner" and (name := folder.backend):
         if engine != "auto" and (engine, name) != ("torch", TRANSFORMERS):
             raise UserError(f"{folder.path} has one engine, {name!r}, and no {engine!r}")
-        return _open_other(folder, name, str(device), precision)
+        with refuse_errors(f"{folder.path}: its backend {name!r} cannot be opened"):
+            if name == TRANSFORMERS:
+                opened = resolve_name(ENGINES["captioner"][name])
+            else:
+                opened = other_backend(name, str(folder.path)).load()  # Code that is not ours.
+            return opened(folder, str(device), precision)
     folder.check_kind(kind)
     if _takes_graphs(folder, str(device), precision, engine):
         try:
@@ -155,15 +155,6 @@ def open_backend(
     return resolve_name(ENGINES[kind]["torch"])(folder, str(device), precision)
 
 
-def _open_other(folder: ModelFolder, name: str, device: str, precision: str) -> Any:
-    """The backend of captions that a folder's config names."""
-    if name == TRANSFORMERS:
-        return resolve_name(ENGINES["captioner"][name])(folder, device, precision)
-    point = other_backend(name, str(folder.path))
-    with refuse_errors(f"{folder.path}: its backend {name!r} cannot be opened"):
-        return point.load()(folder, device, precision)  # Code that is not ours.
-
-
 def _takes_graphs(folder: ModelFolder, device: str, precision: str, engine: EngineName) -> bool:
     """Whether the networks of a model are computed by graphs."""
     is_plain = device in ("auto", "cpu") and precision == "float32"
@@ -171,16 +162,16 @@ def _takes_graphs(folder: ModelFolder, device: str, precision: str, engine: Engi
         raise UserError(f"graphs run on a CPU in float32, not on {device} in {precision}")
     if engine != "auto":
         return engine == "graphs"
-    if not is_plain or not folder.has_graphs:
-        if find_spec("torch") is None:
-            where = f"on device {device} in {precision}"
-            raise UserError(f"the model {folder.path} {where} needs torch: {INSTALL}")
-        return False
-    if device == "auto" and may_have_gpu("auto"):
+    if is_plain and folder.has_graphs:
+        if device == "cpu" or not may_have_gpu("auto"):
+            return True
         from captioner.devices import choose_device
 
         return choose_device("auto").type == "cpu"
-    return True
+    if find_spec("torch") is None:
+        where = f"on device {device} in {precision}"
+        raise UserError(f"the model {folder.path} {where} needs torch: {INSTALL}")
+    return False
 
 
 def may_have_gpu(device: object) -> bool:

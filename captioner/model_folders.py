@@ -16,6 +16,7 @@ from captioner.errors import (
     UserError,
     did_you_mean,
     near_names,
+    reason_of,
     refuse_missing,
 )
 from captioner.files import (
@@ -130,11 +131,8 @@ class ModelFolder:
     def config(self) -> JsonObject:
         """The fields of the config; none of a folder without one."""
         path = self.files / CONFIG
-        with refuse_os_errors(f"cannot read model config {path}"):
-            try:
-                path.stat()
-            except (FileNotFoundError, NotADirectoryError):
-                return {}
+        if not os.path.lexists(path):
+            return {}
         mapping = read_json(path, "model config", LARGEST_CONFIG)
         return mapping if isinstance(mapping, dict) else {}
 
@@ -312,12 +310,11 @@ def _explained(address: str) -> Iterator[None]:
     utils.disable_progress_bars()
     try:
         yield
-        return
     except UserError:
         raise
     except Exception as error:  # requests' or httpx's, which share no class.
         status = getattr(getattr(error, "response", None), "status_code", None)
-        reason = f"cannot be had: {error or type(error).__name__}"
+        reason = f"cannot be had: {reason_of(error)}"
         if status in (401, 403, 404):
             reason = "does not exist or is not yours to use; log in by hf auth login or HF_TOKEN"
-    raise UserError(f"{address} {' '.join(reason.split())}") from None
+        raise UserError(f"{address} {reason}") from None

@@ -97,23 +97,6 @@ def fill(
     """
     expected = module.state_dict() if isinstance(module, nn.Module) else module
     stored = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-    _check_fit(expected, stored, source, prefix)
-    if isinstance(module, nn.Module) and any(tensor.is_meta for tensor in expected.values()):
-        on_cpu = {name: _like(tensor, stored[name]) for name, tensor in expected.items()}
-        module.load_state_dict(on_cpu, assign=True)
-        return
-    with torch.no_grad():
-        for name, tensor in expected.items():
-            tensor.copy_(stored[name])
-
-
-def _check_fit(
-    expected: Mapping[str, Tensor],
-    stored: Mapping[str, Tensor],
-    source: str | Path,
-    prefix: str = "",
-) -> None:
-    """Refuse the first tensor that does not fit."""
     for name in sorted(expected.keys() | stored.keys()):
         wanted, tensor, problem = expected.get(name), stored.get(name), ""
         if tensor is None:
@@ -126,6 +109,13 @@ def _check_fit(
             problem = f"is of type {tensor.dtype}, not {wanted.dtype}"
         if problem:
             raise UserError(f"{source}: tensor {prefix + name!r} {problem}")
+    if isinstance(module, nn.Module) and any(tensor.is_meta for tensor in expected.values()):
+        on_cpu = {name: _like(tensor, stored[name]) for name, tensor in expected.items()}
+        module.load_state_dict(on_cpu, assign=True)
+        return
+    with torch.no_grad():
+        for name, tensor in expected.items():
+            tensor.copy_(stored[name])
 
 
 def _like(meta: Tensor, tensor: Tensor) -> Tensor:

@@ -23,17 +23,17 @@ from benchmark_machine import Machine, has_bfloat16
 import captioner
 from captioner import cpu
 from captioner.backends.export import add_graphs
-from captioner.backends.protocol import TranslationBackend
+from captioner.backends.protocol import TranslationBackend, translation_constraints
 from captioner.backends.torch_translations import TorchTranslations, make_model
 from captioner.decoding.loop import decode, make_strategy
-from captioner.decoding.rules import Constraints
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.models.translation_model import TranslationLoss, TranslationModel
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.translation_task import TranslationRecipe
+from captioner.text import WordVocabulary
 from captioner.text.token_batches import PairExample, collate_pairs
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, WordVocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.optimizer import make_optimizer
 from captioner.translate.folder import save_translator
 from captioner.translate.translator import Translator
@@ -111,13 +111,13 @@ class Translation:
                     start=Vocabulary.start,
                     end=Vocabulary.end,
                     strategy=make_strategy(search),
-                    constraints=Constraints(search),
+                    constraints=translation_constraints(search),
                     length_normalisation=search.length_normalisation,
                     coverage_penalty=search.coverage_penalty,
                 )
 
         sources = batch.source[:, :-1].tolist()
-        times, _ = self.machine.seconds(by_torch, lambda: graphs.search(sources, search, ()))
+        times, _ = self.machine.seconds(by_torch, lambda: graphs.search(sources, search))
         by_torch_rate, by_graphs_rate = (
             [sentences * self.sizes.length / each for each in of_way] for of_way in times
         )

@@ -30,7 +30,7 @@ from captioner.library.xmp import Packet
 from captioner.model_folders import file_digest
 from captioner.models.caption_config import DecoderConfig
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
-from captioner.text.vocabulary import Vocabulary, WordVocabulary
+from captioner.text import Vocabulary, WordVocabulary
 from captioner.translate.translator import Translator
 from captioner.vision.encoder import VGGEncoder
 from captioner.vision.encoder_config import VGGConfig

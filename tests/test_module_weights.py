@@ -1,8 +1,4 @@
-import os
-import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +10,6 @@ from safetensors import deserialize
 from safetensors.torch import load_file, save_file
 
 from captioner.errors import UserError
-from captioner.files import remove_temporaries
 from captioner.module_weights import read_tensors, write_tensors
 from captioner.weight_files import weights_header, write_weights
 
@@ -72,24 +67,3 @@ def test_a_file_is_what_the_library_reads_and_has_the_mode_of_others(tmp_path: P
     write_weights(file, arrays, {})
     read = {name: bytes(entry["data"]) for name, entry in deserialize(file.read_bytes())}
     assert read == {name: array.tobytes() for name, array in arrays.items()}
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-def test_what_a_killed_writer_leaves_is_removed(tmp_path: Path) -> None:
-    file = tmp_path / "weights.safetensors"
-    program = f"""
-import os, signal, numpy
-from pathlib import Path
-from captioner.weight_files import write_weights
-
-class Deadly(numpy.ndarray):
-    def reshape(self, *shape):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-arrays = {{"a": numpy.ones(10**6), "b": numpy.ones(9).view(Deadly)}}
-write_weights(Path({str(file)!r}), arrays, {{}})
-"""
-    assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL
-    assert len(list(tmp_path.iterdir())) == 1
-    remove_temporaries(tmp_path, age=0)  # As every run does when it starts.
-    assert list(tmp_path.iterdir()) == []

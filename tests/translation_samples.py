@@ -10,7 +10,7 @@ from captioner.decoding.options import TranslationSearch
 from captioner.models.translation_config import TranslationModelConfig
 from captioner.models.translation_model import TranslationModel
 from captioner.schema import from_mapping
-from captioner.text.vocabulary import WordVocabulary
+from captioner.text import WordVocabulary
 from captioner.translate.translator import Translator
 
 SENTENCES = ["A man runs.", "", "The dog sees a man, and runs.", "Dogs run!", "   "]

@@ -109,14 +109,11 @@ def convert_pickles(name: str, folder: Path) -> None:
     name: address or path of a model with `pytorch_model.bin`, or with several such files.
     """
     source = pickled_folder(name).files
-    pickles = sorted(source.glob(*PICKLES))
-    if not pickles:
-        raise UserError(f"{name} has no {' or '.join(PICKLES)} to convert")
     tensors: dict[str, Tensor] = {}
-    for path in pickles:
+    for path in sorted(source.glob(*PICKLES)):
         tensors |= read_checkpoint(path)
     if not tensors:
-        raise UserError(f"{source}: its {' and '.join(PICKLES)} hold no weights")
+        raise UserError(f"{name} has no weights in {' or '.join(PICKLES)} to convert")
     contiguous = {each: tensor.contiguous() for each, tensor in tensors.items()}
     write_weights(folder / WEIGHTS, contiguous, {"format": "pt"})
     copied = [each for each in (*COPIED, CARD) if (source / each).is_file()]

@@ -28,7 +28,6 @@ def _layer(
     lengths: Tensor | None,
     hidden: Tensor | None,
     cell: Tensor | None,
-    is_lstm: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Zeros of the shapes of a layer's outputs (S, 2 or 1, B, H), hidden state and cell.
 
@@ -45,41 +44,16 @@ _operator.register_fake(_layer)
 
 
 def _translate(
-    inputs: Any,
-    weight: Any,
-    recurrent: Any,
-    bias: Any,
-    lengths: Any,
-    hidden: Any,
-    cell: Any,
-    is_lstm: bool,
+    inputs: Any, weight: Any, recurrent: Any, bias: Any, lengths: Any, hidden: Any, cell: Any
 ) -> Any:
     """The operator of ONNX for `_layer`."""
-    direction = "bidirectional" if weight.shape[0] == 2 else "forward"
     size = recurrent.shape[2]
-    if is_lstm:
-        return _operators.LSTM(
-            inputs,
-            weight,
-            recurrent,
-            bias,
-            lengths,
-            hidden,
-            cell,
-            hidden_size=size,
-            direction=direction,
-        )
-    outputs, last = _operators.GRU(
-        inputs,
-        weight,
-        recurrent,
-        bias,
-        lengths,
-        hidden,
-        hidden_size=size,
-        direction=direction,
-        linear_before_reset=1,
-    )
+    direction = "bidirectional" if weight.shape[0] == 2 else "forward"
+    given = inputs, weight, recurrent, bias, lengths, hidden
+    if weight.shape[1] == len(_GATES[nn.LSTM]) * size:
+        return _operators.LSTM(*given, cell, hidden_size=size, direction=direction)
+    options = {"hidden_size": size, "direction": direction, "linear_before_reset": 1}
+    outputs, last = _operators.GRU(*given, **options)
     return outputs, last, last
 
 
@@ -109,25 +83,24 @@ class _RecurrentGraph(RecurrentNetwork):
         for layer in range(self.network.num_layers):
             hidden, cell, *_ = *(part[layer : layer + 1] for part in state or ()), None, None
             weight, recurrent, bias = self._weights(layer)
-            is_lstm = isinstance(self.network, nn.LSTM)
-            outputs, hidden, cell = _operator(
-                outputs, weight, recurrent, bias, lengths, hidden, cell, is_lstm
+            outputs, *states = _operator(
+                outputs, weight, recurrent, bias, lengths, hidden, cell
             )  # (S, directions, B, H), (directions, B, H) each
             outputs = outputs.transpose(1, 2).flatten(2)  # (S, B, D)
-            layers.append((hidden, cell) if is_lstm else (hidden,))
+            layers.append(states if isinstance(self.network, nn.LSTM) else states[:1])
         final = tuple(map(torch.cat, zip(*layers, strict=True)))  # (layers * directions, B, H) each
         return outputs.transpose(0, 1).contiguous(), final
 
     def _weights(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
         """The weights (2 or 1, G H, I), (2 or 1, G H, H) and (2 or 1, 2 G H) of ONNX."""
-        directions = ["", "_reverse"][: 2 if self.network.bidirectional else 1]
+        directions = ["", "_reverse"] if self.network.bidirectional else [""]
+        gates = _GATES[type(self.network)]
 
         def stacked(name: str) -> Tensor:
             parts = []
             for direction in directions:
-                whole = getattr(self.network, f"{name}_l{layer}{direction}")
-                gates = whole.chunk(len(_GATES[type(self.network)]))
-                parts.append(torch.cat([gates[gate] for gate in _GATES[type(self.network)]]))
+                whole = getattr(self.network, f"{name}_l{layer}{direction}").chunk(len(gates))
+                parts.append(torch.cat([whole[gate] for gate in gates]))
             return torch.stack(parts)
 
         bias = torch.cat([stacked("bias_ih"), stacked("bias_hh")], dim=-1)

@@ -18,8 +18,8 @@ from captioner.backends.graphs import (
     search_graphs,
     search_inputs,
 )
+from captioner.backends.protocol import translation_constraints
 from captioner.decoding.options import TranslationSearch
-from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Hypothesis
 from captioner.errors import INSTALL, UserError
 from captioner.model_folders import ModelFolder
@@ -29,8 +29,8 @@ from captioner.models.translation_config import (
     TranslationNetworksConfig,
 )
 from captioner.text import SentenceVocabulary
+from captioner.text.sentences import load_vocabularies
 from captioner.text.vocabulary import Vocabulary
-from captioner.text.vocabulary_files import load_vocabularies
 
 
 @dataclass(repr=False, eq=False)
@@ -68,18 +68,14 @@ class GraphTranslations:
             raise UserError(f"another layer or head needs torch ({INSTALL}) and engine 'torch'")
 
     def search(
-        self,
-        sources: list[list[int]],
-        search: TranslationSearch,
-        forbidden: tuple[int, ...],
-        generator: None = None,
+        self, sources: list[list[int]], search: TranslationSearch, generator: None = None
     ) -> list[list[Hypothesis]]:
         rows = [[*source, Vocabulary.end] for source in sources]
         lengths = np.array(list(map(len, rows)))  # (B,)
         mask = np.arange(lengths.max()) < lengths[:, None]  # (B, S)
         tokens = np.full(mask.shape, Vocabulary.pad)  # (B, S)
         tokens[mask] = np.concatenate(rows)
-        rules = search_inputs(Constraints(search, forbidden), len(self.target))
+        rules = search_inputs(translation_constraints(search), len(self.target))
         inputs = {"tokens": tokens, "mask": mask}
         with graph_errors(self.folder.path):
             stepper = GraphStepper(self.start, self.step, inputs, rules)

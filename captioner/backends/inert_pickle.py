@@ -1,8 +1,9 @@
 """Reads the tensors of torch's checkpoints; nothing of their pickles runs.
 
-A pickle names classes and functions, and calls them. Here every name is a class of `Record`, which
-holds what it is given. A tensor is such a record, too: its numbers are read afterwards, and its
-place among them is checked. So files of whole modules are read as well as state dicts.
+A pickle names classes and functions, and calls them. Here every name is a `Record`, whose call is
+another that holds what it is given. A tensor is such a record, too: its numbers are read
+afterwards, and its place among them is checked. So files of whole modules are read as well as state
+dicts.
 
 Both of torch's formats are read, without `torch.load`. Since 1.6 a file is a zip, with the pickle
 in `NAME/data.pkl` and each storage in `NAME/data/KEY`. Before, it is five pickles (magic number,
@@ -30,28 +31,23 @@ _PARTS = ("_parameters", "_buffers", "_modules")  # Of a module; not in the name
 _TENSORS = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2")
 _PARAMETERS = ("torch._utils._rebuild_parameter", "torch.nn.parameter.Parameter")
 _ALIASES = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
-_MOST_CLASSES = 1_000  # That a pickle names: a checkpoint of whole modules names some 50.
 _TYPES = {"char": torch.int8, "byte": torch.uint8, **{n: getattr(torch, n) for n in _ALIASES}}
 """The types of storages, by the beginning of their classes' names in lower case."""
 
 
 class Record:
-    """What a pickle makes in place of an object; runs nothing.
+    """What a pickle makes in place of a class, a function or an object; runs nothing.
 
     name: of the class or function. given: to it. items: set in it, and its attributes.
     """
 
-    name: ClassVar[str] = ""
-    given: tuple[Any, ...]
-    items: dict[Any, Any]
-
-    def __new__(cls, *given: object, **_: object) -> "Record":
-        record = object.__new__(cls)
-        record.given, record.items = given, {}
-        return record
+    def __init__(self, name: str, *given: Any) -> None:
+        self.name = name
+        self.given = given
+        self.items: dict[Any, Any] = {}
 
     def __call__(self, *given: object) -> "Record":
-        return Record(self, *given)
+        return Record(self.name, *given)
 
     def __setstate__(self, state: object) -> None:
         self.items.update(state if isinstance(state, dict) else {})
@@ -73,65 +69,41 @@ class _Storage(NamedTuple):
     size: int
 
 
-_KEYS = {
-    pickle.SETITEM: slice(-2, -1),
-    pickle.SETITEMS: slice(0, None, 2),
-    pickle.DICT: slice(0, None, 2),
-    pickle.ADDITEMS: slice(None),
-    pickle.FROZENSET: slice(None),
-}
-"""Opcodes that hash values, and where these are on the stack."""
-
-_REFUSED = (pickle.PUT, pickle.BYTEARRAY8)
-"""Opcodes that no checkpoint needs: one has keys of any length, the other takes memory unread."""
-
+_TUPLES = (pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)
 _Load = Callable[[Any], None]
 _READERS: dict[int, _Load] = dict(pickle._Unpickler.dispatch)
 
 
-def _checking_keys(load: _Load, places: slice) -> _Load:
-    """The reading of an opcode, of which it checks the keys."""
+def _as_list(load: _Load) -> _Load:
+    """The reading of a tuple as a list, which is no key."""
 
-    def load_checked(unpickler: Any) -> None:
-        for key in unpickler.stack[places]:
-            is_long = isinstance(key, int) and key.bit_length() > 64
-            if is_long or not isinstance(key, str | int | float | Record):
-                raise ValueError("a key is neither text nor a number")
+    def load_list(unpickler: Any) -> None:
         load(unpickler)
+        unpickler.stack[-1] = list(unpickler.stack[-1])
 
-    return load_checked
-
-
-def _refuse(_: Any) -> None:
-    raise ValueError("it has numbers of memo as text, or changeable bytes")
+    return load_list
 
 
 class _Unpickler(pickle._Unpickler):
     """Builds plain values, records and storages.
 
     Of the module's two it is the one in Python. A key that is a tuple of tuples would be hashed in
-    2^40 steps, and whole numbers with one hash compared pair by pair: both are refused before.
+    2^40 steps: tuples become lists. Objects are made as functions are called.
     """
 
     dispatch: ClassVar[dict[int, _Load]] = {
         **_READERS,
-        **{code[0]: _checking_keys(_READERS[code[0]], places) for code, places in _KEYS.items()},
-        **{code[0]: _refuse for code in _REFUSED},
+        **{code[0]: _as_list(_READERS[code[0]]) for code in _TUPLES},
+        pickle.NEWOBJ[0]: _READERS[pickle.REDUCE[0]],
     }
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file, encoding="utf-8")
         self.storages: dict[str, _Storage] = {}
-        self._classes: dict[str, type[Record]] = {}
 
     def find_class(self, module: str, name: str) -> object:
-        """The class of records of this name."""
-        full = f"{module}.{name}"
-        if full not in self._classes:
-            if len(self._classes) == _MOST_CLASSES:
-                raise ValueError(f"it names more than {_MOST_CLASSES:,} classes")
-            self._classes[full] = type("Record", (Record,), {"name": full})
-        return self._classes[full]
+        """The record of a class or function."""
+        return Record(f"{module}.{name}")
 
     def persistent_load(self, saved: Any) -> Any:
         """A storage; or the class of a module, beside which old files have its source."""

@@ -5,10 +5,12 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from captioner.arrays import Array, Device, Generator, Values
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
+from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Hypothesis
 from captioner.errors import INSTALL, UserError
 from captioner.text import SentenceVocabulary
 from captioner.text.tokenizer import tokenize
+from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 
 Words = Sequence[str]  # Of a caption.
@@ -110,16 +112,18 @@ class TranslationBackend(Backend, Protocol):
         """Whether the model has attention, and so alignments."""
 
     def search(
-        self,
-        sources: list[list[int]],
-        search: TranslationSearch,
-        forbidden: tuple[int, ...],
-        generator: Generator = None,
+        self, sources: list[list[int]], search: TranslationSearch, generator: Generator = None
     ) -> list[list[Hypothesis]]:
-        """Source tokens -> the hypotheses of each, best first. forbidden: tokens."""
+        """Source tokens -> the hypotheses of each, best first."""
 
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
         """Set the layer and head of the alignments; None keeps each. See `Translator`."""
+
+
+def translation_constraints(search: TranslationSearch) -> Constraints:
+    """The limits of a search. The unknown-word token is for words that are copied."""
+    unknown = () if search.copy_unknown else (Vocabulary.unknown,)
+    return Constraints(search, (Vocabulary.pad, Vocabulary.start, *unknown))
 
 
 def check_search(backend: Backend, search: AnySearch) -> None:

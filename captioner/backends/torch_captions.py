@@ -18,7 +18,6 @@ from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import SearchOptions
 from captioner.devices import choose_device, choose_precision
 from captioner.errors import UserError
-from captioner.memory_limits import check_memory
 from captioner.model_folders import CONFIG, VOCABULARY, WEIGHTS, ModelFolder
 from captioner.models.caption_config import CaptionDecoderConfig, CaptionNetworksConfig
 from captioner.models.caption_decoder import CaptionDecoder
@@ -31,7 +30,6 @@ from captioner.vision.encoder_families import make_encoder
 from captioner.vision.preprocessing import Preprocessing
 
 _NGRAMS = "ngrams"  # A tensor of older models' weights, left unread.
-_PIXEL = 2 * 64 * 4  # Bytes of a VGG's first two feature maps, the largest.
 _DECODERS: dict[str, Callable[[Any, int], CaptionDecoder]] = {
     "lstm": ShowAttendTellDecoder,
     "transformer": TransformerDecoder,
@@ -129,12 +127,10 @@ class TorchCaptions(VocabularyCaptions):
         terms = torch.log_softmax(output.logits[:, 0].float(), dim=-1)  # (B, T + 1, V)
         terms = terms.gather(-1, tokens[:, 1:, None]).squeeze(-1).cpu()  # (B, T + 1)
         weights = output.weights[:, 0].float().cpu().numpy()  # (B, T + 1, L)
-        forced = []
-        for row, words in enumerate(captions):
-            last = len(words)
-            of_words = terms[row, : last + 1].tolist()
-            forced.append(Sentence(list(words), of_words, weights[row, :last]))
-        return forced
+        return [
+            Sentence(list(words), of_row[: len(words) + 1].tolist(), maps[: len(words)])
+            for words, of_row, maps in zip(captions, terms, weights, strict=True)
+        ]
 
 
 def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionDecoder:
@@ -162,10 +158,6 @@ def load_networks(folder: ModelFolder) -> TorchCaptions:
     with torch.device("meta"):  # Allocates no memory and draws no initial weights.
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = make_decoder(config.decoder, len(vocabulary))
-    check_memory(
-        _PIXEL * config.preprocessing.size**2,
-        f"{files / CONFIG}: a photo of preprocessing.size {config.preprocessing.size}",
-    )
     model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
     load_weights(model, files / WEIGHTS, [_NGRAMS], folder.digests.get(WEIGHTS))
     try:

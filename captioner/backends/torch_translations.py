@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 from captioner import cpu
+from captioner.arrays import Generator
+from captioner.backends.protocol import translation_constraints
 from captioner.decoding.loop import decode, make_strategy
 from captioner.decoding.options import TranslationSearch
-from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Hypothesis
 from captioner.devices import autocast, choose_device, choose_precision
 from captioner.errors import UserError
@@ -27,9 +28,9 @@ from captioner.models.translation_config import (
 from captioner.models.translation_model import TranslationModel
 from captioner.module_weights import load_weights
 from captioner.text import SentenceVocabulary
+from captioner.text.sentences import load_vocabularies
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import Vocabulary
-from captioner.text.vocabulary_files import load_vocabularies
 
 
 @dataclass(repr=False, eq=False)
@@ -73,11 +74,7 @@ class TorchTranslations:
 
     @torch.no_grad()
     def search(
-        self,
-        sources: list[list[int]],
-        search: TranslationSearch,
-        forbidden: tuple[int, ...],
-        generator: torch.Generator | None = None,
+        self, sources: list[list[int]], search: TranslationSearch, generator: Generator = None
     ) -> list[list[Hypothesis]]:
         tokens, mask = collate_sources(sources)
         with autocast(self.device, self.precision):
@@ -87,7 +84,7 @@ class TorchTranslations:
                 start=Vocabulary.start,
                 end=Vocabulary.end,
                 strategy=make_strategy(search, generator),
-                constraints=Constraints(search, forbidden),
+                constraints=translation_constraints(search),
                 length_normalisation=search.length_normalisation,
                 coverage_penalty=search.coverage_penalty,
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any, ClassVar
 
 import torch
@@ -31,7 +31,6 @@ OURS = ("block_ngrams", "repeat_distance", "truth_weight", "cautious", "without"
 
 DETAILED_TOKENS = 256  # The most of a detailed caption, unless more are asked for.
 _TINY = torch.finfo(torch.float32).tiny  # Makes a map of zeros uniform.
-_IDS = ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
 
 
 @dataclass(frozen=True)
@@ -89,23 +88,24 @@ class TransformersCaptions:
     preprocessing: ProcessorPixels
 
     def __post_init__(self) -> None:
-        config, count = self.writer.generation_config, self.vocabulary_size
-        rows = self.writer.get_input_embeddings().num_embeddings
-        if len(self.tokenizer) > rows:
+        count, rows = self.vocabulary_size, self.writer.get_input_embeddings().num_embeddings
+        if count > rows:
             advice = f"call resize_token_embeddings({count}) before saving the model"
             raise UserError(f"the tokenizer has {count} tokens, and the model {rows}: {advice}")
-        for name in (f"{each}_token_id" for each in _IDS):
-            value = getattr(config, name, None)
-            for token in value if isinstance(value, list) else [value]:
-                is_token = type(token) is int and 0 <= token < rows
-                if not is_token and not (value is None and name != "eos_token_id"):
-                    raise UserError(f"{name} {token!r} is not a token of 0 to {rows - 1}")
-        ends = config.eos_token_id
-        self._ends = [ends] if isinstance(ends, int) else list(ends)
+        self._ends = self._tokens_named("eos_token_id")
 
     def __repr__(self) -> str:
         name = type(self.writer).__name__
         return f"{name}, {len(self.tokenizer):,} tokens, on {self.device}"
+
+    def _tokens_named(self, name: str) -> list[int]:
+        """The tokens of a field of the generation config; refuses what is none."""
+        value = getattr(self.writer.generation_config, name)
+        tokens = value if isinstance(value, list) else [value]
+        rows = self.writer.get_input_embeddings().num_embeddings
+        if not all(type(token) is int and 0 <= token < rows for token in tokens):
+            raise UserError(f"{name} {value!r} of the generation config is no token below {rows}")
+        return tokens
 
     @property
     def lacks(self) -> Sequence[str]:
@@ -182,16 +182,17 @@ class TransformersCaptions:
         self, annotations: Any, chosen: list[list[int]], search: SearchOptions
     ) -> Iterator[Sentence]:
         """The tokens of a caption for each of B photos -> its sentence."""
-        ended = [[token in self._ends for token in row] for row in chosen]
-        lengths = [row.index(True) if any(row) else len(row) for row in ended]
-        tokens = [row[:length] for row, length in zip(chosen, lengths, strict=True)]
+        tokens = [list(takewhile(lambda token: token not in self._ends, row)) for row in chosen]
         texts, owners = zip(*map(self._words_of, tokens), strict=True)
         words, by_gradient = list(map(str.split, texts)), search.map_kind == "gradient"
         scored = self._scored(annotations, tokens, owners, words, by_gradient)
-        for text, row, length, sentence in zip(texts, ended, lengths, scored, strict=True):
-            terms = sentence.log_probabilities[: None if any(row) else -1]
-            score = sum(terms) / max(length + any(row), 1) ** search.length_normalisation
-            yield sentence._replace(text=text, score=score, cut=not any(row))
+        for text, row, whole, sentence in zip(texts, tokens, chosen, scored, strict=True):
+            terms, length = sentence.log_probabilities, len(row) + 1
+            is_cut = len(row) == len(whole)
+            if is_cut:  # Its end was not written.
+                terms, length = terms[:-1], max(len(row), 1)
+            score = sum(terms) / length**search.length_normalisation
+            yield sentence._replace(text=text, score=score, cut=is_cut)
 
     def _words_of(self, tokens: list[int]) -> tuple[str, list[int]]:
         """The decoder's text of T tokens, and for each the index of the word it belongs to."""

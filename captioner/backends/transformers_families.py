@@ -146,12 +146,10 @@ class FamilyCaptions(TransformersCaptions):
             given, needed = "x".join(map(str, shape)), family.size or family.patch
             raise UserError(f"photos of {given} pixels do not fit the vision encoder's {needed}")
         self.map_shape = shape[0] // family.patch, shape[1] // family.patch
-        config, is_apart = self.writer.generation_config, family.tokens == "decoder_input_ids"
-        name = "decoder_start_token_id" if is_apart else "bos_token_id"
-        start = getattr(config, name)
-        if start is None:
-            raise UserError(f"the generation config names no {name}")
-        self._starts = [each for each in (start, config.forced_bos_token_id) if each is not None]
+        is_apart = family.tokens == "decoder_input_ids"
+        self._starts = self._tokens_named("decoder_start_token_id" if is_apart else "bos_token_id")
+        if self.writer.generation_config.forced_bos_token_id is not None:
+            self._starts = self._starts + self._tokens_named("forced_bos_token_id")
 
     @property
     def lacks(self) -> Sequence[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -36,18 +34,17 @@ def open_captions(folder: ModelFolder, device: str, precision: str) -> Transform
     dtype, place = choose_precision(precision), choose_device(device)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    with _explained(folder):
-        if kind in PROMPTS:
-            processor = transformers.AutoProcessor.from_pretrained(folder.files, **_LOCAL)
-            model = _model(folder, dtype, "sdpa").to(place)
-            photos = PromptedPhotos(processor, PROMPTS[kind])
-            return VisionLanguageCaptions(model, processor.tokenizer, photos)
-        processor = transformers.AutoImageProcessor.from_pretrained(folder.files, **_LOCAL)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder.files, **_LOCAL)
-        model = _model(folder, torch.float32, "eager").to(place)  # Which gives maps.
-        family = TAKE_APART[kind](model, tokenizer)
-        family.tower.to(dtype)
-        return FamilyCaptions(family.writer, tokenizer, ProcessorPixels(processor), family)
+    if kind in PROMPTS:
+        processor = transformers.AutoProcessor.from_pretrained(folder.files, **_LOCAL)
+        model = _model(folder, dtype, "sdpa").to(place)
+        photos = PromptedPhotos(processor, PROMPTS[kind])
+        return VisionLanguageCaptions(model, processor.tokenizer, photos)
+    processor = transformers.AutoImageProcessor.from_pretrained(folder.files, **_LOCAL)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder.files, **_LOCAL)
+    model = _model(folder, torch.float32, "eager").to(place)  # Which gives maps.
+    family = TAKE_APART[kind](model, tokenizer)
+    family.tower.to(dtype)
+    return FamilyCaptions(family.writer, tokenizer, ProcessorPixels(processor), family)
 
 
 def _model(folder: ModelFolder, dtype: torch.dtype, attention: str) -> Any:
@@ -58,16 +55,18 @@ def _model(folder: ModelFolder, dtype: torch.dtype, attention: str) -> Any:
         dtype=dtype,
         attn_implementation=attention,
         output_loading_info=True,
+        ignore_mismatched_sizes=True,
         **_LOCAL,
     )
-    missing = sorted(name for name in found["missing_keys"] if "pooler" not in name)
+    missing = {name for name in found["missing_keys"] if "pooler" not in name}
     parts = {name for name, _ in model.named_children()}
-    left_over = [name for name in found["unexpected_keys"] if name.partition(".")[0] not in parts]
-    if missing:
-        raise UserError(f"the weights lack {missing[0]!r}; they are of another architecture")
-    if left_over:
-        other = f"which a {type(model).__name__} has not: they are of another architecture"
-        raise UserError(f"the weights hold {min(left_over)!r}, {other}")
+    unexpected = {name for name in found["unexpected_keys"] if name.partition(".")[0] not in parts}
+    resized = {name for name, *_ in found["mismatched_keys"]}
+    problems = {"lack": missing, "have in another size": resized, "have besides": unexpected}
+    for problem, names in problems.items():
+        if names:
+            other = f"they are of another architecture or vocabulary than a {type(model).__name__}"
+            raise UserError(f"{folder.path}: the weights {problem} {min(names)!r}; {other}")
     return model.eval()
 
 
@@ -77,9 +76,9 @@ def default_search(folder: ModelFolder) -> SearchOptions:
     path = folder.files / GENERATION
     given = read_json(path, "generation config") if os.path.isfile(path) else folder.config
     given = {name: value for name, value in dict(given).items() if value is not None}
-    tokens = (
-        SearchOptions().maximum_length if folder.config["model_type"] in PROMPTS else NEW_TOKENS
-    )
+    tokens = NEW_TOKENS
+    if folder.config["model_type"] in PROMPTS:
+        tokens = SearchOptions().maximum_length
 
     def after_start(name: str, default: int) -> Any:
         """A length without the token that starts; `from_mapping` refuses what is no number."""
@@ -94,17 +93,3 @@ def default_search(folder: ModelFolder) -> SearchOptions:
         "maximum_length": given.get("max_new_tokens", after_start("max_length", tokens)),
     }
     return from_mapping(SearchOptions, options, str(path))
-
-
-@contextmanager
-def _explained(folder: ModelFolder) -> Iterator[None]:
-    """Makes one sentence of transformers' errors, which are of many kinds."""
-    try:
-        yield
-    except Exception as error:
-        if "ignore_mismatched_sizes" in str(error):
-            cause = "its config and its weights differ in sizes, such as of a resized vocabulary"
-            raise UserError(f"{folder.path}: {cause}; save both again by save_pretrained") from None
-        first, *rest = (str(error).strip() or repr(error)).splitlines()
-        reason = f"{first} {rest[0].strip()}" if first.endswith(":") and rest else first
-        raise UserError(f"transformers cannot load {folder.path}: {reason}") from None

@@ -130,7 +130,8 @@ def erased_words(
         annotations = captioner.annotations(list(map(without, tried)))  # (B, L, D)
         shown, *others = [row[position] for row in scores(annotations)]
         instead = "" if is_measured else captioner.caption_annotations(annotations[:1])[0].text
-        elsewhere, controls = others[:moves], others[moves:]
+        elsewhere = others[:moves]
+        centre, least = others[moves:] or (None, None)
         words.append(
             ErasedWord(
                 position=position,
@@ -139,8 +140,8 @@ def erased_words(
                 without=shown,
                 elsewhere=sum(elsewhere) / moves,
                 instead=instead,
-                centre=controls[0] if controls else None,
-                least=controls[1] if controls else None,
+                centre=centre,
+                least=least,
             )
         )
     return tuple(words)

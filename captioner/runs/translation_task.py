@@ -30,8 +30,8 @@ from captioner.runs.batches import TranslationBatches, digest_of, encode_pairs
 from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Section, Seed, Size
 from captioner.text import SentenceVocabulary, SubwordVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
+from captioner.text.sentences import load_vocabularies, save_vocabularies
 from captioner.text.token_batches import PairExample, collate_pairs
-from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Processes
 from captioner.training.loop import Generated, Validated

@@ -3,8 +3,7 @@
 Networks do not belong here: of torch only batches of tokens.
 """
 
-from captioner.text.vocabulary import SubwordVocabulary as SubwordVocabulary
+from captioner.text.sentences import SentenceVocabulary as SentenceVocabulary
+from captioner.text.sentences import SubwordVocabulary as SubwordVocabulary
+from captioner.text.sentences import WordVocabulary as WordVocabulary
 from captioner.text.vocabulary import Vocabulary as Vocabulary
-from captioner.text.vocabulary import WordVocabulary as WordVocabulary
-
-SentenceVocabulary = WordVocabulary | SubwordVocabulary  # Of one or two languages; splits text.

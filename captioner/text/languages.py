@@ -81,9 +81,10 @@ def language_of(words: Sequence[str]) -> str:
 
 _LATIN = "[a-zß-öø-ɏ]+(-[a-zß-öø-ɏ]+)*"
 # Thai to Burmese, Khmer, kana and Chinese characters: no spaces between words.
-_UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9d"
+UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9d"
+UNSPACED += "\U00020000-\U0003ffff"  # Rare Chinese ones.
 # That, and a bracket as `tokenize` writes it.
-_NO_WORD = re.compile(f"-[lr][rcs]b-|.*[{_UNSPACED}]", re.IGNORECASE)
+_NO_WORD = re.compile(f"-[lr][rcs]b-|.*[{UNSPACED}]", re.IGNORECASE)
 
 
 def content_words_of(words: Sequence[str], language: str) -> list[str]:

@@ -15,7 +15,7 @@ from captioner.model_folders import CARD, CONFIG, FORMATS, WEIGHTS
 from captioner.model_saving import saving
 from captioner.module_weights import named_tensors, write_tensors
 from captioner.schema import to_mapping
-from captioner.text.vocabulary_files import save_vocabularies
+from captioner.text.sentences import save_vocabularies
 from captioner.translate.config import TranslatorConfig
 from captioner.translate.translator import Translator
 

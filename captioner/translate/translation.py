@@ -15,7 +15,7 @@ from captioner.files import JsonObject
 from captioner.render.alignment import Alignment, save_heat_map
 from captioner.render.page import phrases
 from captioner.text.languages import ENGLISH
-from captioner.text.vocabulary import Word
+from captioner.text.sentences import Word
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from captioner.errors import UserError
 from captioner.outcomes import outcomes_of, shape_as_given
 from captioner.text import SentenceVocabulary
 from captioner.text.languages import Capitals, as_sentence, straighten, unescape_entities
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
+from captioner.text.sentences import Word, without_joiners
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.translate.translation import Translation
 
 _Search = TranslationSearch | None
@@ -155,15 +156,13 @@ class Translator:
         self, batch_size: int, search: TranslationSearch, generator: Any, sources: list[_Source]
     ) -> list[Translation]:
         """Translate batches of similar length; returns translations in the given order."""
-        unknown = () if search.copy_unknown else (Vocabulary.unknown,)
-        forbidden = (Vocabulary.pad, Vocabulary.start, *unknown)
         order = [index for index, source in enumerate(sources) if source.tokens]
         order.sort(key=lambda index: len(sources[index].tokens))
         translations = [_EMPTY] * len(sources)
         for first in range(0, len(order), batch_size):
             chosen = order[first : first + batch_size]
             tokens = [self.source.indices(sources[index].tokens) for index in chosen]
-            batch = self.backend.search(tokens, search, forbidden, generator)
+            batch = self.backend.search(tokens, search, generator)
             for index, hypotheses in zip(chosen, batch, strict=True):
                 best, *others = [
                     self._translation(sources[index], hypothesis)

@@ -1,6 +1,5 @@
 """Models as graphs: the package's captions and translations, beside weights or with their own."""
 
-import json
 import pickle
 import shutil
 from pathlib import Path
@@ -17,7 +16,6 @@ from samples import (
     confidence_weights,
     make_captioner,
     photo,
-    renew_digests,
     save_photo,
 )
 from translation_samples import CONFIGS as TRANSLATORS
@@ -31,9 +29,8 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import export_model, load_model, save_model
 from captioner.errors import UserError
-from captioner.files import write_bytes
 from captioner.loading import LANGUAGES
-from captioner.model_folders import DEMO_PHOTO, GRAPHS, model_folder
+from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.models.caption_config import DecoderConfig, TransformerDecoderConfig
 from captioner.models.caption_transformer import TransformerDecoder
 from captioner.models.show_attend_tell import ShowAttendTellDecoder
@@ -165,16 +162,6 @@ def test_translators_of_every_family_write_the_same(name: str, tmp_path: Path) -
                 model.choose_alignment(0, None)
 
 
-def test_layers_may_have_equal_weights(tmp_path: Path) -> None:
-    translator = make_translator("transformer", joint=True)
-    first, second = translator.backend.model.decoder
-    second.load_state_dict(first.state_dict())
-    save_translator(translator, tmp_path, torch.float32)
-    add_graphs(tmp_path)
-    graphs, plain = (load_translator(tmp_path, engine=each) for each in ("graphs", "torch"))
-    assert_same_translations(graphs, plain, SENTENCES, {})
-
-
 @pytest.mark.parametrize("name", ["efficientnet_lite2", "torchvision/resnet18", "timm/test_vit"])
 def test_encoders_of_other_families_are_exported_as_they_compute(tmp_path: Path, name: str) -> None:
     size = 64
@@ -215,28 +202,13 @@ def test_batches_at_once_agree_with_one(exported: Path, tmp_path: Path, monkeypa
     assert_same_captions(model.caption(photos, batch_size=2, beam=2), expected)
 
 
-def test_graphs_of_other_weights_are_left_alone(
-    saved: Path, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    folder = tmp_path / "model"
-    shutil.copytree(saved, folder)
-    model = captioner.load(folder, engine="graphs")
-    assert model.backend.for_workers(2).threads == 2
-    graphs = {path: path.read_bytes() for path in folder.glob("*.onnx")}
-    other = make_captioner()
-    other.backend.decoder.embedding.weight.data += 1
-    save_model(other, folder)
-    assert [path for path in graphs if path.exists()] == []
-    for path, content in graphs.items():
-        path.write_bytes(content)
+def test_saving_a_model_removes_the_graphs_of_the_one_before(saved: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(saved, tmp_path / "model")
+    save_model(make_captioner(), folder)
+    assert list(folder.glob("*.onnx")) == []
     assert captioner.load(folder).engine == "torch"
-    with pytest.raises(UserError, match=r"encoder\.onnx is damaged, or of another model"):
-        captioner.load(folder, engine="graphs")
-    renew_digests(folder, *GRAPHS)
-    assert captioner.load(folder).engine == "torch"
-    with pytest.raises(UserError, match="are of other weights"):
-        captioner.load(folder, engine="graphs")
+    with pytest.raises(UserError, match="holds a model with its weights; export into another"):
+        export_model(make_captioner(), folder)
 
 
 def test_graphs_are_opened_again_where_they_were_if_they_are_the_same(
@@ -260,37 +232,6 @@ def test_graphs_are_opened_again_where_they_were_if_they_are_the_same(
             open_again()
 
 
-def test_a_stopped_export_leaves_the_model_before(
-    exported: Path, saved: Path, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    pixels = [photo(1)]
-    writers = (exported, export_other, "caption.folder"), (saved, add_graphs, "backends.export")
-    for source, write, module in writers:
-        folder = tmp_path / source.name
-        shutil.copytree(source, folder)
-        before = {path.name: path.read_bytes() for path in folder.iterdir()}
-        written: list[Path] = []
-
-        def stop(path: Path, content: bytes, written: list[Path] = written) -> None:
-            if len(written) == 2:
-                raise KeyboardInterrupt
-            written.append(path)
-            write_bytes(path, content)
-
-        monkeypatch.setattr(f"captioner.{module}.write_bytes", stop)
-        with pytest.raises(KeyboardInterrupt):
-            write(folder)
-        monkeypatch.undo()
-        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-        assert captioner.load(folder, engine="graphs").caption(pixels)
-    with pytest.raises(UserError, match="holds a model with its weights; export into another"):
-        export_other(folder)
-
-
-def export_other(folder: Path) -> None:
-    export_model(make_captioner(seed=3), folder)
-
-
 @pytest.mark.parametrize(
     ("name", "most"), [("default", 190), ("english_german", 285), ("english_french", 325)]
 )
@@ -304,23 +245,6 @@ def test_a_step_of_a_packaged_model_has_few_operators(name: str, most: int) -> N
         else:
             computed += 1
     assert computed <= most
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("step.onnx", b"no graph", "step.onnx is damaged, or none of captioner's"),
-        ("config.json", json.dumps({"format": "other"}).encode(), "no format 'captioner"),
-    ],
-)
-def test_damaged_folders_are_refused(
-    exported: Path, tmp_path: Path, name: str, content: bytes, sentence: str
-) -> None:
-    folder = tmp_path / "broken"
-    shutil.copytree(exported, folder)
-    (folder / name).write_bytes(content)
-    with pytest.raises(UserError, match=sentence):
-        captioner.load(folder, engine="graphs")
 
 
 def test_requests_beyond_graphs_are_refused(

@@ -1,16 +1,12 @@
 """The cautious caption: shorter forms and the choice, worked out by hand, and of a model."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from samples import assert_same_captions, confidence_weights, make_captioner, photo
+from samples import confidence_weights, make_captioner, photo
 
-import captioner
 from captioner.caption.caption import Caption
 from captioner.caption.cautious import cautious_caption, shorter_forms
 from captioner.caption.confidence import Caution, Confidence, WordWeights
-from captioner.caption.folder import save_model
 from captioner.text.languages import FUNCTION_WORDS
 
 WEIGHTS = confidence_weights(1.0, 0.5, 0.75, 0.25, -0.125)
@@ -71,18 +67,6 @@ def test_a_shorter_form_ends_in_a_noun_or_a_verb(text: str, forms: list[str]) ->
 )
 def test_most_that_is_likely_and_little_that_is_not(captions: list[Caption], expected: str) -> None:
     assert cautious_caption(captions, Caution()).text == expected
-
-
-def test_a_model_is_cautious_alike_in_batches_and_saved(tmp_path: Path) -> None:
-    model = make_captioner()
-    model.confidence = Confidence(weights=WEIGHTS, words=WORDS)
-    together = model.caption(PHOTOS, cautious=True)
-    assert_same_captions([model.caption(each, cautious=True) for each in PHOTOS], together)
-    save_model(model, tmp_path / "model")
-    loaded = captioner.load(tmp_path / "model")
-    assert loaded.confidence == model.confidence
-    both = model.caption(PHOTOS[0], cautious=True, n_best=2)
-    assert both.alternatives[0].text != both.text
 
 
 def test_likely_words_raise_the_rank_of_a_caption() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from samples import (
     Patch,
     assert_same_captions,
@@ -98,14 +98,6 @@ def test_files_of_two_models_are_not_mixed(tiny_model: Path, tmp_path: Path, nam
     shutil.copy(tmp_path / "other" / name, tiny_model / name)
     with pytest.raises(UserError, match=rf"{name}.*(their|its) digest is another.*; (load, )?copy"):
         load_model(tiny_model)
-
-
-def test_weights_that_another_tool_wrote_again_are_loaded(tiny_model: Path) -> None:
-    expected = load_model(tiny_model).caption(PHOTOS)
-    path = tiny_model / "model.safetensors"
-    for metadata in (None, {"by": "another tool"}):
-        save_file(load_file(path), path, metadata)
-        assert_same_captions(load_model(tiny_model).caption(PHOTOS), expected)
 
 
 def test_an_older_models_ngrams_are_left_unread(tiny_model: Path) -> None:

@@ -27,8 +27,8 @@ from captioner.runs.batches import (
 )
 from captioner.runs.features import encoder_of
 from captioner.runs.photos import PixelRows, StoredRows, read_training
+from captioner.text import Vocabulary, WordVocabulary
 from captioner.text.token_batches import PairExample, collate_captions, collate_pairs
-from captioner.text.vocabulary import Vocabulary, WordVocabulary
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Augmentation

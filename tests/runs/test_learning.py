@@ -26,7 +26,7 @@ from captioner.runs.batches import TranslationBatches, encode_pairs
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.run import train_run
 from captioner.schema import from_mapping, to_mapping
-from captioner.text.vocabulary import WordVocabulary
+from captioner.text import WordVocabulary
 from captioner.training.config import TrainingConfig
 from captioner.training.loop import Trainer
 from captioner.training.optimizer import make_optimizer

@@ -28,7 +28,7 @@ from captioner.serve import Limits
 from captioner.serve.app import make_app
 from captioner.serve.server import configuration, listen
 from captioner.serve.service import Service
-from captioner.text.vocabulary import SubwordVocabulary, WordVocabulary
+from captioner.text import SubwordVocabulary, WordVocabulary
 from captioner.translate.translator import Translator
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,12 +1,7 @@
 """Keywords: compounds whole, in a person's spelling; never brackets or a sentence in one piece."""
 
-from pathlib import Path
-
 import pytest
-from lxml import etree
-from samples import save_photo
 
-from captioner.cli.main import main
 from captioner.data.instances import read_synonyms
 from captioner.text.keywords import LONGEST, keywords_of, keywords_of_text
 from captioner.text.languages import word_list
@@ -74,28 +69,3 @@ def test_capitals_change_no_word(text: str) -> None:
     spelled = tokenize(text, lower=False)
     assert [word.lower() for word in spelled] == tokenize(text)
     assert spelled != tokenize(text)
-
-
-SUBJECT = "//dc:subject//rdf:li/text()"
-SPACES = {
-    "dc": "http://purl.org/dc/elements/1.1/",
-    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
-}
-
-
-def test_sidecars_of_a_persons_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for number, name in enumerate(("a.png", "b.png", "c.png")):
-        save_photo(Path(name), number)
-    rows = [
-        "image,caption",
-        "a.png,Anna (left) eats a hot dog",
-        "b.png,{Ben} Smith",
-        "c.png,一只狗",
-    ]
-    Path("t.csv").write_text("\n".join(rows), encoding="utf-8")
-    for kind, first in (("nouns", ["Anna", "hot dog"]), ("all", ["Anna", "eats", "hot dog"])):
-        assert main(["write", "t.csv", "--xmp", "--keywords", kind]) == 0
-        trees = [etree.parse(f"{name}.xmp") for name in "abc"]
-        written = [tree.xpath(SUBJECT, namespaces=SPACES) for tree in trees]
-        assert written == [first, ["Ben", "Smith"], []]

@@ -8,7 +8,7 @@ import pytest
 from captioner.caption.caption import Caption
 from captioner.loading import LANGUAGES, load_translator
 from captioner.outcomes import Failed
-from captioner.text.vocabulary import Word
+from captioner.text.sentences import Word
 from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
 

@@ -18,7 +18,7 @@ from captioner.models.translation_config import TranslationModelConfig
 from captioner.outcomes import Failed
 from captioner.render.alignment import Alignment, save_heat_map
 from captioner.schema import from_mapping
-from captioner.text.vocabulary import Word
+from captioner.text.sentences import Word
 from captioner.translate.folder import save_translator
 from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
@@ -231,8 +231,8 @@ def test_wrong_options_are_refused(
 @pytest.mark.parametrize(
     ("file", "keys", "value", "sentence"),
     [
-        ("source", ("kind",), "letters", r"source\.json: field 'kind' is neither 'words' nor 'sub"),
-        ("source", ("case",), None, r"source\.json: field 'case' is none of 'keep', "),
+        ("source", ("kind",), "letters", r"source\.json: fields 'kind' and 'case' are of no"),
+        ("source", ("case",), None, r"source\.json: fields 'kind' and 'case' are of no"),
         ("config", ("format",), "captioner caption model 1", "is a captioner, not a translator$"),
         ("config", ("model", "luong", "hidden_size"), 24, r"safetensors: tensor 'model\..*' is"),
         ("config", ("model", "transformer", "tie_embeddings"), "all", "json: tie_embeddings 'all'"),
