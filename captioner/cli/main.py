@@ -79,8 +79,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Pillow reports oddities of files that it can read.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     logging.getLogger("PIL").addHandler(logging.NullHandler())
-    # Garbage collection among the many objects of modules takes a fifth of torch's import.
-    gc.set_threshold(10_000)
     atexit.register(gc.freeze)
 
     def run() -> int | None:

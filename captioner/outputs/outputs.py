@@ -43,8 +43,8 @@ def sinks_of(run: Run, kinds: Mapping[str, type[Sink]]) -> list[Sink]:
 
 def other_sinks(run: Run) -> Iterator[Sink]:
     """The sinks of other packages that a run asks for."""
-    installed = {point.name: point for point in entry_points(group="captioner.outputs")}
     for named in run.options.output:
+        installed = {point.name: point for point in entry_points(group="captioner.outputs")}
         name, _, path = named.partition("=")
         if name not in installed or not path:
             known = ", ".join(sorted(installed)) or "none"
