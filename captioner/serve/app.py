@@ -5,7 +5,6 @@ import itertools
 from asyncio import wrap_future
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from pydantic import HttpUrl
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
@@ -29,7 +27,7 @@ from captioner.model_folders import DEMO_PHOTO
 from captioner.outcomes import Failed, with_results
 from captioner.render.page import viewer_script
 from captioner.render.typography import printable
-from captioner.serve.guard import BEARER, GuardedRoute, OpenRoute, answer_error, guarded_app
+from captioner.serve.guard import BEARER, GuardedRoute, JsonCors, answer_error, guarded_app
 from captioner.serve.messages import (
     CaptionForm,
     CaptionsAnswer,
@@ -59,7 +57,7 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 _CONTENT: dict[str, object] = {kind: {} for kind in _MEDIA_TYPES.values()}
 
 router = APIRouter(prefix="/api", responses=_REFUSED, route_class=GuardedRoute)
-open_router = APIRouter(prefix="/api", responses=_REFUSED, route_class=OpenRoute)
+open_router = APIRouter(prefix="/api", responses=_REFUSED)
 
 
 class _Files(StaticFiles):
@@ -96,13 +94,10 @@ async def caption(
         tested = service.tests.submit(captioned, _search(form, service), ENGLISH)
         captioned = await wrap_future(tested)
     note = service.captioner.lacking_sentence(SearchOptions(without=form.without or ""))
-    to_answer = partial(photo_answer, maps=form.maps, preview=form.preview)
 
     def answer() -> str:
-        photos = [photo if isinstance(photo, Failed) else to_answer(photo) for photo in captioned]
-        content = {"photos": photos, "note": note or None}
-        answer = CaptionsAnswer.model_validate(content, from_attributes=True)
-        return answer.model_dump_json(exclude_none=True)
+        photos: Any = [photo_answer(photo, form.maps, form.preview) for photo in captioned]
+        return CaptionsAnswer(photos=photos, note=note or None).model_dump_json(exclude_none=True)
 
     # In a thread: many maps take a second, in which the server would answer nobody.
     return Response(await asyncio.to_thread(answer), media_type="application/json")
@@ -121,8 +116,9 @@ async def overlay(
         captions = await asyncio.to_thread(form.sent_captions)
         captioned: Any = await _captioned(form, service, drawn=True, captions=captions)
         content = await asyncio.to_thread(service.draw, form.format, captioned, form.strength)
-    except ValueError as error:  # Maps that are none.
-        raise UserError(f"field 'captions': {error}") from None
+    except ValueError:  # Of arrays and drawings.
+        maps = "a map (rows, columns) of weights >= 0 that sum to 1"
+        raise UserError(f"field 'captions' should have {maps} for each word") from None
     headers = {"Content-Disposition": f'attachment; filename="captions.{form.format}"'}
     return Response(content, 200, headers, _MEDIA_TYPES[form.format])
 
@@ -252,7 +248,7 @@ def make_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.add_middleware(
-        CORSMiddleware,  # Another site's page can read refusals as well.
+        JsonCors,  # Another site's page can read refusals as well.
         allow_origins=allowed,
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization"],
