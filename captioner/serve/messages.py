@@ -253,7 +253,7 @@ class ModelsAnswer(BaseModel):
 
 
 def photo_answer(caption: Caption | Failed, maps: bool, preview: bool) -> JsonObject:
-    """The fields of a `PhotoAnswer`, with maps and a preview if asked for; or why there are none."""
+    """The fields of a `PhotoAnswer`, also maps and a preview; or why there are none."""
     if isinstance(caption, Failed):
         return {"name": caption.name, "error": caption.reason}
     photo: Any = caption.photo  # Decoded.
