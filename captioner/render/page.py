@@ -181,7 +181,7 @@ def _caption(caption: MappedCaption, is_plain: bool, text: str = "") -> str:
     spans = []
     for position, word in enumerate(caption.words):
         kind, title = "word", ""
-        score = caption.word_confidence and caption.word_confidence[position]
+        score = caption.word_confidence[position] if caption.word_confidence else None
         if score is not None and not is_plain:
             kind = "word doubtful" if score < DOUBTFUL else "word"
             title = f' title="{round(100 * score)} %"'
