@@ -117,7 +117,8 @@ def add_option(
 def positive(text: str) -> float:
     """A number above 0, of an option."""
     with suppress(ValueError):
-        if 0 < (value := float(text)) <= 1e9:
+        value = float(text)
+        if 0 < value <= 1e9:
             return value
     raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
 

@@ -187,9 +187,9 @@ def _caption(caption: MappedCaption, is_plain: bool, text: str = "") -> str:
             title = f' title="{round(100 * score)} %"'
         spans.append(f'<span class="{kind}"{title}>{escaped(word) or "?"}</span>')
     note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
-    if (confidence := caption.confidence) is not None:
+    if caption.confidence is not None:
         kind = 'class="confidence" title="Share of its content words that people would use"'
-        note = f"<span {kind}>{round(100 * confidence)} %</span>{note}"
+        note = f"<span {kind}>{round(100 * caption.confidence)} %</span>{note}"
     sentence = f' data-text="{escaped(text)}"' if text not in ("", " ".join(caption.words)) else ""
     words, language = " ".join(spans), escaped(caption.language)
     template = _template("caption.html", is_plain)

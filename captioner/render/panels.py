@@ -100,7 +100,7 @@ def panels(
     texts = phrases(caption.language)
     legend = texts.erased if erased else texts.legend
     parts = [
-        *([_stack(header)] if header else []),
+        _stack(header),
         *(_row(row, half, fonts, label_height, width) for row in rows),
         *_lines(legend if has_notes else "", NOTE_SIZE, PALE_INK, width),
     ]
@@ -119,7 +119,7 @@ def _rows(cells: Sequence[_Cell], most: int) -> list[list[_Cell]]:
         return rows
 
     fewest = len(filled(most))
-    return next(rows for limit in range(2, most + 1) if len(rows := filled(limit)) == fewest)
+    return next(rows for rows in map(filled, range(2, most + 1)) if len(rows) == fewest)
 
 
 def _row(
@@ -220,12 +220,12 @@ def encode_gif(drawn: Sequence[Image.Image]) -> bytes:
     # Colours are chosen by every fourth row and column.
     sample = np.concatenate([np.asarray(frame)[::4, ::4] for frame in drawn])
     palette = Image.fromarray(sample).quantize(256)
-    first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
+    coloured = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     # Pillow makes a palette for every frame unless it gets one. Loop 0 is endless.
-    animation = {"save_all": True, "append_images": others, "loop": 0, "optimize": False}
+    animation = {"save_all": True, "append_images": coloured[1:], "loop": 0, "optimize": False}
     colours, time = palette.getpalette(), WORD_MILLISECONDS
     buffer = io.BytesIO()
-    first.save(buffer, "GIF", palette=colours, duration=time, **animation)
+    coloured[0].save(buffer, "GIF", palette=colours, duration=time, **animation)
     return buffer.getvalue()
 
 

@@ -168,7 +168,7 @@ async def model(service: OurService) -> object:
 def _language(asked: str | None, offered: Iterable[str]) -> str:
     """The tag asked for, as it is offered; by default the first."""
     tags = {tag.lower(): tag for tag in offered}
-    asked = next(iter(tags)) if asked is None else asked.lower()
+    asked = (asked or next(iter(tags))).lower()
     if asked not in tags:
         raise UserError(f"field 'language' should be {' or '.join(tags.values())}")
     return tags[asked]
