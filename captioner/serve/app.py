@@ -153,12 +153,6 @@ async def health(request: Request) -> dict[str, str | int]:
     return {"status": "ok", "waiting": request.app.state.waiting}
 
 
-@open_router.get("/openapi.json", include_in_schema=False)
-async def description(request: Request) -> object:
-    """The interface, as OpenAPI describes it."""
-    return request.app.openapi()
-
-
 @router.get("/model", response_model=ModelsAnswer)
 async def model(service: OurService) -> object:
     """The models, and what the server accepts."""
@@ -239,7 +233,9 @@ def make_app(
         title="captioner",
         version=__version__,
         description="Captions of photos with attention maps, and translations with alignments.",
-        openapi_url=None,  # Its pages load scripts from elsewhere; below is one that does not.
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # Its pages load scripts from elsewhere; that of `_STATIC` does not.
+        redoc_url=None,
         servers=[{"url": public_url}] if public_url else None,
         lifespan=lifespan,
         exception_handlers=dict.fromkeys(

@@ -63,11 +63,6 @@ CALLBACKS = (finalise, drop_a_weak_reference, end_a_generator, collect, fork, st
 """
 
 
-def run_callbacks(program: str) -> subprocess.Popen[str]:
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen([sys.executable, "-c", CALLBACKS + program], text=True, **pipes)
-
-
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_in_a_callback_ends_the_program(number: signal.Signals) -> None:
     """Also SIGTERM where Ctrl-C is ignored, as `nohup` has it. Python still prints other errors,
@@ -102,11 +97,12 @@ def main_with_an_object():
 
 print(run_program(main_with_an_object, "name"))
 """
-    output, errors = run_callbacks(program).communicate(timeout=60)
+    command = [sys.executable, "-c", CALLBACKS + program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     names = ("finalise", "drop_a_weak_reference", "end_a_generator", "collect", "fork")
     expected = [f"{name} 130" for name in (*names, "start_a_process")]
-    assert output.splitlines() == [*expected, "True 0 0", "130"]
-    interrupts, _, rest = errors.partition("Exception ignored in: <function Finalised.__del__")
+    assert done.stdout.splitlines() == [*expected, "True 0 0", "130"]
+    interrupts, _, rest = done.stderr.partition("Exception ignored in: <function Finalised.__del__")
     assert interrupts == 6 * "name: interrupted\n"
     assert rest.endswith("ZeroDivisionError: division by zero\nname: interrupted\n")
 
