@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, TextIO
+from typing import TextIO
 
 from captioner.errors import CONTROLS, INSTALL, UserError, on_a_line
 from captioner.memory_limits import is_memory_error, memory_sentence
@@ -39,32 +39,29 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     `KeyboardInterrupt` of theirs is raised again, by a timer, until it falls outside; not on
     Windows, which has no such timer.
     """
-    is_interrupted, has_timer = False, hasattr(signal, "setitimer")
+    is_interrupted = False
     report_ignored = sys.unraisablehook
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal is_interrupted
         is_interrupted = True
-        if has_timer:
-            signal.setitimer(signal.ITIMER_REAL, 0)  # The hook sets it anew for one that is lost.
+        _set_timer(0)  # The hook sets it anew for one that is lost.
         if number == signal.SIGTERM:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise KeyboardInterrupt
 
     def raise_again(ignored: "sys.UnraisableHookArgs") -> None:
         if issubclass(ignored.exc_type, KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, 0.01)  # Seconds, by when this has returned.
+            _set_timer(0.01)  # By when this has returned.
         elif not is_interrupted:  # Else it is of an object that was not made whole.
             report_ignored(ignored)
 
     _set_streams()
-    before: dict[int, Any] = {}
-    if has_timer:
-        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, interrupt)
-        sys.unraisablehook = raise_again
-    before[signal.SIGTERM] = signal.signal(signal.SIGTERM, interrupt)
+    sys.unraisablehook = raise_again
+    numbers = {signal.SIGTERM, getattr(signal, "SIGALRM", signal.SIGTERM)}
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # As `nohup` may have it.
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
+        numbers.add(signal.SIGINT)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         try:
             return main() or 0
@@ -84,12 +81,17 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
         report(sentence, name)
         return 128 + signal.SIGINT if is_interrupted else 2
     finally:
-        if has_timer:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            sys.unraisablehook = report_ignored
+        _set_timer(0)
+        sys.unraisablehook = report_ignored
         for number, handler in before.items():
             signal.signal(number, handler)
         eval("0")  # Else Python, after an interrupt in `exec`, ends by SIGINT instead of the code.
+
+
+def _set_timer(seconds: float) -> None:
+    """Have SIGALRM come after so many seconds, or not at 0; Windows has no such timer."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _sentence(error: Exception) -> str:

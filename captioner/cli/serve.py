@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> None:
         from captioner.serve.service import Service
     from captioner import load, load_translator
 
-    limits = Limits(**{name: getattr(arguments, name) for _, name, *_ in _LIMITS})
+    limits = Limits(**{name: getattr(arguments, name) for _, name, _, _ in _LIMITS})
     token = _token(arguments.token_file)
     machine = shared.machine(arguments)
     chosen = LANGUAGES.items() if arguments.translator is None else arguments.translator

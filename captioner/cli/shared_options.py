@@ -2,7 +2,6 @@
 
 import argparse
 import inspect
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -59,11 +58,9 @@ class CommandParser(argparse.ArgumentParser):
         end = rest.index("--") if "--" in rest else len(rest)
         unknown = [word for word in rest[:end] if word.startswith("-") and word != "-"]
         if rest and (unknown or not hasattr(parsed, "paths")):
-            near = [near_names(word, self._option_string_actions, 1, 0.75) for word in unknown]
-            meant = did_you_mean([name for names in near for name in names])
-            if present := [word for word in unknown if os.path.lexists(word)]:
-                meant = f"; a file of this name is ./{present[0]}"
-            self.error(f"unrecognized arguments: {' '.join(rest)}{meant}")
+            options = self._option_string_actions
+            meant = [name for word in unknown for name in near_names(word, options, 1, 0.75)]
+            self.error(f"unrecognized arguments: {' '.join(rest)}{did_you_mean(meant)}")
         if rest:  # argparse fills PATH ... once.
             parsed.paths += rest[:end] + rest[end + 1 :]
         return parsed, []
@@ -120,7 +117,8 @@ def add_option(
 def positive(text: str) -> float:
     """A number above 0, of an option."""
     with suppress(ValueError):
-        if 0 < (value := float(text)) <= 1e9:
+        value = float(text)
+        if 0 < value <= 1e9:
             return value
     raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
 

@@ -10,7 +10,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -92,8 +92,7 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8, title: str = "")
     reads. strength: of the slider at first. title: heading of the page.
     """
     head, foot = _frame(items[0].captions[0].language, strength, title)
-    ordered = _in_folders([item.folder for item in items])
-    return "".join([head, *(f"{heading}{_article(items[at])}" for heading, at in ordered), foot])
+    return "".join([head, *map(_article, items), foot])
 
 
 def save_html(path: StrPath, items: Sequence[PageItem], strength: float, title: str = "") -> None:
@@ -117,8 +116,7 @@ class PageWriter:
         self._frame = partial(_frame, strength=strength, title=title, is_plain=is_plain)
         self._language = ENGLISH
         self._articles: IO[bytes] | None = None  # A file without a name.
-        self._folders: list[str] = []
-        self._ends = [0]  # Of the articles in their file.
+        self._places: list[tuple[str, int, int]] = []  # In it, of articles; with their folders.
 
     def add(self, item: PageItem) -> None:
         """Write a photo's article to a temporary file in the page's folder."""
@@ -128,21 +126,24 @@ class PageWriter:
                 folder = Path(os.path.realpath(self._path)).parent
                 folder.mkdir(parents=True, exist_ok=True)
                 self._articles = TemporaryFile(dir=folder)  # noqa: SIM115
-            size = self._articles.write(_bytes(_article(item, self._is_plain)))
-        self._ends.append(self._ends[-1] + size)
-        self._folders.append(item.folder)
+            start = self._articles.tell()
+            self._articles.write(_bytes(_article(item, self._is_plain)))
+            self._places.append((item.folder, start, self._articles.tell()))
 
     def close(self) -> None:
         """Put the page together, in the order of folders; without photos, an earlier one stays."""
         if self._articles is None:
             return
         head, foot = self._frame(self._language)
+        shown = ""
         with self._articles, atomic_path(self._path) as temporary, temporary.open("wb") as page:
             page.write(_bytes(head))
-            for heading, number in _in_folders(self._folders):
-                start, end = self._ends[number : number + 2]
+            for folder, start, end in sorted(self._places):
+                if folder != shown:
+                    page.write(_bytes(f'<h2 translate="no">{escaped(folder)}</h2>\n'))
+                    shown = folder
                 self._articles.seek(start)
-                page.write(_bytes(heading) + self._articles.read(end - start))
+                page.write(self._articles.read(end - start))
             page.write(_bytes(foot))
 
 
@@ -157,15 +158,6 @@ def _frame(language: str, strength: float, title: str, is_plain: bool = False) -
     return head, foot
 
 
-def _in_folders(folders: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """The numbers of photos by their folders, with the heading that stands before each, or ""."""
-    shown = ""
-    for number in sorted(range(len(folders)), key=folders.__getitem__):
-        folder = folders[number]
-        yield f'<h2 translate="no">{escaped(folder)}</h2>\n' if folder != shown else "", number
-        shown = folder
-
-
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
@@ -173,7 +165,7 @@ def _bytes(text: str) -> bytes:
 def _article(item: PageItem, is_plain: bool = False) -> str:
     best, *others = item.captions
     text = item.text or " ".join(best.words)
-    captions = [_caption(best, text, is_plain), *(_caption(each, "", is_plain) for each in others)]
+    captions = [_caption(best, is_plain, text), *(_caption(each, is_plain) for each in others)]
     return _template("photo.html", is_plain).format(
         item=item,
         ratio=item.size[0] / item.size[1],
@@ -184,19 +176,20 @@ def _article(item: PageItem, is_plain: bool = False) -> str:
     )
 
 
-def _caption(caption: MappedCaption, text: str, is_plain: bool) -> str:
-    scores: Sequence[float | None] = [None] * len(caption.words)
-    if caption.word_confidence and not is_plain:
-        scores = caption.word_confidence
+def _caption(caption: MappedCaption, is_plain: bool, text: str = "") -> str:
+    """A caption of a photo. text: the sentence, where its words may be another one's."""
     spans = []
-    for word, score in zip(caption.words, scores, strict=True):
-        kind = "word doubtful" if score is not None and score < DOUBTFUL else "word"
-        title = "" if score is None else f' title="{round(100 * score)} %"'
+    for position, word in enumerate(caption.words):
+        kind, title = "word", ""
+        score = caption.word_confidence[position] if caption.word_confidence else None
+        if score is not None and not is_plain:
+            kind = "word doubtful" if score < DOUBTFUL else "word"
+            title = f' title="{round(100 * score)} %"'
         spans.append(f'<span class="{kind}"{title}>{escaped(word) or "?"}</span>')
     note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
-    if (confidence := caption.confidence) is not None:
+    if caption.confidence is not None:
         kind = 'class="confidence" title="Share of its content words that people would use"'
-        note = f"<span {kind}>{round(100 * confidence)} %</span>{note}"
+        note = f"<span {kind}>{round(100 * caption.confidence)} %</span>{note}"
     sentence = f' data-text="{escaped(text)}"' if text not in ("", " ".join(caption.words)) else ""
     words, language = " ".join(spans), escaped(caption.language)
     template = _template("caption.html", is_plain)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+import numpy as np
 from PIL import Image, ImageDraw, ImageOps
 
 from captioner.errors import UserError
@@ -77,10 +78,11 @@ def panels(
         drawn, drawn_region = small if is_small else large
         picture = overlay(drawn, weights, drawn_region, strength)
         cell = _Cell(picture, 1 if is_small else 2, printable(word))
-        if (tested := erased.get(position)) is not None:
-            whole, without, _ = tested.probabilities
+        share = confidences[position] if confidences else None
+        if position in erased:
+            whole, without, _ = erased[position].probabilities
             cell = cell._replace(note=f"{whole:.0%}, {without:.0%} without")
-        elif confidences and not erased and (share := confidences[position]) is not None:
+        elif share is not None and not erased:
             cell = cell._replace(note=f"{share:.0%}", ink=PALE_INK if share < DOUBTFUL else INK)
         cells.append(cell)
     rows = _rows(cells, 2 * MOST_COLUMNS)
@@ -95,13 +97,12 @@ def panels(
         *_lines(" ".join(words), CAPTION_SIZE, INK, width),
         *_lines(caption.doubt, DOUBT_SIZE, DOUBT_INK, width),
     ]
-    legend = "" if confidences is None else phrases(caption.language).legend
-    if erased:
-        legend = phrases(caption.language).erased
+    texts = phrases(caption.language)
+    legend = texts.erased if erased else texts.legend
     parts = [
-        *([_stack(header)] if header else []),
+        _stack(header),
         *(_row(row, half, fonts, label_height, width) for row in rows),
-        *_lines(legend, NOTE_SIZE, PALE_INK, width),
+        *_lines(legend if has_notes else "", NOTE_SIZE, PALE_INK, width),
     ]
     return ImageOps.expand(_stack(parts, GAP), (0, MARGIN), BACKGROUND)
 
@@ -118,7 +119,7 @@ def _rows(cells: Sequence[_Cell], most: int) -> list[list[_Cell]]:
         return rows
 
     fewest = len(filled(most))
-    return next(rows for limit in range(2, most + 1) if len(rows := filled(limit)) == fewest)
+    return next(rows for rows in map(filled, range(2, most + 1)) if len(rows) == fewest)
 
 
 def _row(
@@ -216,18 +217,15 @@ def frames(
 
 def encode_gif(drawn: Sequence[Image.Image]) -> bytes:
     """Encode `frames` as an endless GIF; all share 256 colours, so that nothing flickers."""
-    width, height = (side // 4 for side in drawn[0].size)
-    sheet = Image.new("RGB", (width, height * len(drawn)))
-    for number, frame in enumerate(drawn):  # Colours are chosen by every fourth row and column.
-        sample = frame.resize((width, height), Image.Resampling.NEAREST)
-        sheet.paste(sample, (0, number * height))
-    palette = sheet.quantize(256)
-    first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
-    buffer = io.BytesIO()
+    # Colours are chosen by every fourth row and column.
+    sample = np.concatenate([np.asarray(frame)[::4, ::4] for frame in drawn])
+    palette = Image.fromarray(sample).quantize(256)
+    coloured = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     # Pillow makes a palette for every frame unless it gets one. Loop 0 is endless.
-    animation = {"save_all": True, "append_images": others, "loop": 0}
+    animation = {"save_all": True, "append_images": coloured[1:], "loop": 0, "optimize": False}
     colours, time = palette.getpalette(), WORD_MILLISECONDS
-    first.save(buffer, "GIF", palette=colours, optimize=False, duration=time, **animation)
+    buffer = io.BytesIO()
+    coloured[0].save(buffer, "GIF", palette=colours, duration=time, **animation)
     return buffer.getvalue()
 
 

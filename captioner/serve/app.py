@@ -5,7 +5,6 @@ import itertools
 from asyncio import wrap_future
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from pydantic import HttpUrl
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
@@ -29,7 +27,7 @@ from captioner.model_folders import DEMO_PHOTO
 from captioner.outcomes import Failed, with_results
 from captioner.render.page import viewer_script
 from captioner.render.typography import printable
-from captioner.serve.guard import BEARER, GuardedRoute, OpenRoute, answer_error, guarded_app
+from captioner.serve.guard import BEARER, GuardedRoute, JsonCors, answer_error, guarded_app
 from captioner.serve.messages import (
     CaptionForm,
     CaptionsAnswer,
@@ -59,7 +57,7 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 _CONTENT: dict[str, object] = {kind: {} for kind in _MEDIA_TYPES.values()}
 
 router = APIRouter(prefix="/api", responses=_REFUSED, route_class=GuardedRoute)
-open_router = APIRouter(prefix="/api", responses=_REFUSED, route_class=OpenRoute)
+open_router = APIRouter(prefix="/api", responses=_REFUSED)
 
 
 class _Files(StaticFiles):
@@ -96,13 +94,10 @@ async def caption(
         tested = service.tests.submit(captioned, _search(form, service), ENGLISH)
         captioned = await wrap_future(tested)
     note = service.captioner.lacking_sentence(SearchOptions(without=form.without or ""))
-    to_answer = partial(photo_answer, maps=form.maps, preview=form.preview)
 
     def answer() -> str:
-        photos = [photo if isinstance(photo, Failed) else to_answer(photo) for photo in captioned]
-        content = {"photos": photos, "note": note or None}
-        answer = CaptionsAnswer.model_validate(content, from_attributes=True)
-        return answer.model_dump_json(exclude_none=True)
+        photos: Any = [photo_answer(photo, form.maps, form.preview) for photo in captioned]
+        return CaptionsAnswer(photos=photos, note=note or None).model_dump_json(exclude_none=True)
 
     # In a thread: many maps take a second, in which the server would answer nobody.
     return Response(await asyncio.to_thread(answer), media_type="application/json")
@@ -121,8 +116,9 @@ async def overlay(
         captions = await asyncio.to_thread(form.sent_captions)
         captioned: Any = await _captioned(form, service, drawn=True, captions=captions)
         content = await asyncio.to_thread(service.draw, form.format, captioned, form.strength)
-    except ValueError as error:  # Maps that are none.
-        raise UserError(f"field 'captions': {error}") from None
+    except ValueError:  # Of arrays and drawings.
+        maps = "a map (rows, columns) of weights >= 0 that sum to 1"
+        raise UserError(f"field 'captions' should have {maps} for each word") from None
     headers = {"Content-Disposition": f'attachment; filename="captions.{form.format}"'}
     return Response(content, 200, headers, _MEDIA_TYPES[form.format])
 
@@ -157,12 +153,6 @@ async def health(request: Request) -> dict[str, str | int]:
     return {"status": "ok", "waiting": request.app.state.waiting}
 
 
-@open_router.get("/openapi.json", include_in_schema=False)
-async def description(request: Request) -> object:
-    """The interface, as OpenAPI describes it."""
-    return request.app.openapi()
-
-
 @router.get("/model", response_model=ModelsAnswer)
 async def model(service: OurService) -> object:
     """The models, and what the server accepts."""
@@ -172,7 +162,7 @@ async def model(service: OurService) -> object:
 def _language(asked: str | None, offered: Iterable[str]) -> str:
     """The tag asked for, as it is offered; by default the first."""
     tags = {tag.lower(): tag for tag in offered}
-    asked = next(iter(tags)) if asked is None else asked.lower()
+    asked = (asked or next(iter(tags))).lower()
     if asked not in tags:
         raise UserError(f"field 'language' should be {' or '.join(tags.values())}")
     return tags[asked]
@@ -243,7 +233,9 @@ def make_app(
         title="captioner",
         version=__version__,
         description="Captions of photos with attention maps, and translations with alignments.",
-        openapi_url=None,  # Its pages load scripts from elsewhere; below is one that does not.
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # Its pages load scripts from elsewhere; that of `_STATIC` does not.
+        redoc_url=None,
         servers=[{"url": public_url}] if public_url else None,
         lifespan=lifespan,
         exception_handlers=dict.fromkeys(
@@ -252,7 +244,7 @@ def make_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.add_middleware(
-        CORSMiddleware,  # Another site's page can read refusals as well.
+        JsonCors,  # Another site's page can read refusals as well.
         allow_origins=allowed,
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization"],

@@ -14,7 +14,8 @@ from fastapi.security import HTTPBearer
 from pydantic_core import ErrorDetails
 from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.formparsers import MultiPartParser
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from captioner.errors import UserError, did_you_mean, near_names
@@ -26,11 +27,13 @@ _HELD_UPLOADS = 3  # Largest contents that fit in memory together; more large on
 _SMALL = 1024**2  # Bytes up to which a content is not large.
 _LARGEST_TEXT = 2**19  # Bytes of a content in JSON, which take twenty times as many.
 _LARGEST_FIELDS = 2**22  # Characters of the fields of a form beside its files.
-_MAY_BE_EMPTY = ("without", "begin", "language", "captions", "photo")
+_LISTS = ("captions", "photo")
+_MAY_BE_EMPTY = ("without", "begin", "language", *_LISTS)
 _NOT_JSON = "the content should be a JSON object, of fields with values, as application/json"
 _SEND_FILES = "; send files in a form, as curl -F photo=@photo.jpg does: addresses are not fetched"
 
 BEARER = HTTPBearer(auto_error=False)
+MultiPartParser.spool_max_size = 0  # Files of forms stay in memory: photos are private.
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -86,6 +89,16 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
     return answer
 
 
+class JsonCors(CORSMiddleware):
+    """Refuses what a page of another site asks for in JSON, as all refusals are."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """The answer to a browser's question before a page's request."""
+        answer = super().preflight_response(request_headers)
+        refusal = {"error": bytes(answer.body).decode()}
+        return answer if answer.status_code == 200 else JSONResponse(refusal, answer.status_code)
+
+
 class GuardedRoute(APIRoute):
     """A route that checks who asks, how many wait, the body's size and the answer's time.
 
@@ -94,19 +107,17 @@ class GuardedRoute(APIRoute):
     many POST requests are `waiting`, and how many bytes of theirs are `held`.
     """
 
-    needs_token = True
-
     def get_route_handler(self) -> Callable[[Request], Coroutine[None, None, Response]]:
         """FastAPI's way to run code before a request's content is read."""
         handle = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
             state = request.app.state
-            if self.needs_token and state.token is not None:
+            if state.token is not None:
                 await _check_token(request, state.token)
             _check_site(request, state.origins)
-            if names := list(request.query_params):
-                reason = f"field {names[0][:100]!r} is in the address; send fields as the content"
+            for name in request.query_params:
+                reason = f"field {name[:100]!r} is in the address; send fields as the content"
                 raise HTTPException(422, reason)
             if request.method != "POST":
                 return await handle(request)
@@ -127,12 +138,6 @@ class GuardedRoute(APIRoute):
                 state.held -= content.size
 
         return guarded
-
-
-class OpenRoute(GuardedRoute):
-    """A `GuardedRoute` that answers without the token."""
-
-    needs_token = False
 
 
 async def _check_token(request: Request, token: str) -> None:
@@ -162,25 +167,20 @@ class _Content(Request):
         self.size = 0
         self._request, self._limits = request, limits
         kind = request.headers.get("content-type", "").lower()
-        self._is_form = kind.startswith("multipart/form-data")
+        is_form = kind.startswith("multipart/form-data")
+        self._most = limits.upload_bytes if is_form else min(limits.upload_bytes, _LARGEST_TEXT)
 
     async def form(self, **options: int) -> FormData:  # type: ignore[override]
-        """The files and fields of a form of files; none of another content."""
-        if not self._is_form:
-            return FormData()
-        try:
-            form = await _FormParser(self.headers, self.stream(), **options).parse()
-        except MultiPartException as error:
-            raise HTTPException(400, error.message) from None
+        """The files and fields of a form; refuses fields of which FastAPI would take a default."""
+        form = await super().form(**options)
         texts = [(name, text) for name, text in form.multi_items() if isinstance(text, str)]
         if sum(len(text) for _, text in texts) > _LARGEST_FIELDS:
             raise HTTPException(413, f"the fields are larger than {_LARGEST_FIELDS:,} characters")
-        names = [name for name, _ in texts if name != "captions"]
-        if repeated := [name for name in names if names.count(name) > 1]:
-            raise HTTPException(422, f"field {repeated[0][:100]!r} is given twice")
-        empty = [name for name, text in texts if not text and name not in _MAY_BE_EMPTY]
-        if empty:  # FastAPI would take its default.
-            raise HTTPException(422, f"field {empty[0][:100]!r} is empty; leave it out")
+        for name, text in texts:
+            if name not in _LISTS and len(form.getlist(name)) > 1:
+                raise HTTPException(422, f"field {name[:100]!r} is given twice")
+            if not text and name not in _MAY_BE_EMPTY:
+                raise HTTPException(422, f"field {name[:100]!r} is empty; leave it out")
         return form
 
     async def json(self) -> object:
@@ -195,11 +195,8 @@ class _Content(Request):
         count = len(message.get("body", b""))
         self.size += count
         self.app.state.held += count
-        most = self._limits.upload_bytes
-        if not self._is_form:
-            most = min(most, _LARGEST_TEXT)
-        if self.size > most:
-            raise HTTPException(413, f"the content is larger than {most:,} bytes, the limit")
+        if self.size > self._most:
+            raise HTTPException(413, f"the content is larger than {self._most:,} bytes, the limit")
         is_full = self.app.state.held > _HELD_UPLOADS * self._limits.upload_bytes
         if is_full and self.size > _SMALL:
             raise HTTPException(503, "busy: too many large uploads are waiting already", _AGAIN)
@@ -210,12 +207,6 @@ def _number(text: str) -> float:
     """A number of JSON: 3.0 is the whole number 3, as descriptions of JSON have it."""
     number = float(text)
     return int(number) if number.is_integer() else number
-
-
-class _FormParser(MultiPartParser):
-    """Keeps files in memory: photos are private."""
-
-    spool_max_size = 0
 
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:

@@ -22,6 +22,7 @@ from captioner import __version__
 from captioner.caption.caption import Caption, sentence
 from captioner.decoding.options import SAMPLING, AnySearch, SearchOptions, TranslationSearch
 from captioner.files import JsonObject
+from captioner.outcomes import Failed
 from captioner.outputs.record import CaptionFields
 from captioner.render.page import jpeg_address
 from captioner.serve import Limits
@@ -69,25 +70,17 @@ class DrawnCaption(BaseModel):
     words: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
         min_length=1, max_length=100
     )
-    maps: list[list[list[Annotated[float, Field(ge=-1e9, le=1e9)]]]]  # They fit a float32.
-    word_log_probabilities: list[Annotated[float, Field(ge=-1e9, le=0)]] = []
+    maps: list[list[list[float]]]
     word_confidence: list[Annotated[float, Field(ge=0, le=1)] | None] | None = None
     sure: bool | None = None
     language: str | None = Field(None, max_length=100)
 
     def caption(self) -> Caption:
-        """Raises `ValueError` for another number of maps or scores than words, and ragged maps."""
-        terms = self.word_log_probabilities
-        for name in ("maps", "word_log_probabilities", "word_confidence"):
-            values = getattr(self, name)
-            if values and len(values) != len(self.words):
-                raise ValueError(f"there are not as many {name} as words")
-        fields = self.model_dump(exclude={"maps"})
-        try:
-            maps = np.array(self.maps, np.float32)
-        except ValueError:
-            raise ValueError("the maps differ in their rows or columns") from None
-        return Caption(sentence(self.words), log_probability=sum(terms), attention=maps, **fields)
+        """Raises `ValueError` for another number of confidences than words, and ragged maps."""
+        if len(self.word_confidence or self.words) != len(self.words):
+            raise ValueError("there are not as many confidences as words")
+        drawn: Any = self.model_dump(exclude={"maps"}) | {"attention": np.array(self.maps)}
+        return Caption(sentence(self.words), log_probability=0, word_log_probabilities=(), **drawn)
 
 
 _BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
@@ -181,7 +174,7 @@ class UnreadablePhoto(BaseModel):
     """A photo that cannot be read."""
 
     name: str
-    error: str = Field(validation_alias="reason")
+    error: str
 
 
 class CaptionsAnswer(BaseModel):
@@ -259,8 +252,10 @@ class ModelsAnswer(BaseModel):
     limits: Limits
 
 
-def photo_answer(caption: Caption, maps: bool, preview: bool) -> dict[str, object]:
-    """The fields of a `PhotoAnswer`, with maps and a preview if asked for."""
+def photo_answer(caption: Caption | Failed, maps: bool, preview: bool) -> JsonObject:
+    """The fields of a `PhotoAnswer`, also maps and a preview; or why there are none."""
+    if isinstance(caption, Failed):
+        return {"name": caption.name, "error": caption.reason}
     photo: Any = caption.photo  # Decoded.
     width, height = original_size(photo)
     captions = []

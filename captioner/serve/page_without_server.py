@@ -11,16 +11,14 @@ from pathlib import Path
 from captioner.arrays import Array
 from captioner.backends.export_weights import Precision
 from captioner.backends.graph_captions import open_captions
-from captioner.backends.graph_file import STORED, external_weights
 from captioner.backends.graphs import search_inputs
 from captioner.caption.config import captioner_config
 from captioner.errors import UserError
-from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
-from captioner.model_folders import DEMO_PHOTO, GRAPHS, WEIGHTS, ModelFolder
+from captioner.files import read_text, write_bytes, write_json, write_text
+from captioner.model_folders import DEMO_PHOTO, GRAPHS, WEIGHTS, ModelFolder, file_digest
 from captioner.model_saving import copy_model, saving
 from captioner.render.page import escaped, static_file, viewer_script
 from captioner.schema import to_mapping
-from captioner.weight_files import StoredTensor, weights_header
 
 RUNTIME = "onnxruntime-web@1.22.0"  # Runs the graphs in the browser. MIT licence.
 _RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
@@ -32,16 +30,12 @@ _STATIC = Path(__file__).with_name("page_files")
 def has_graphs_for_browsers(folder: ModelFolder) -> bool:
     """Whether a page can have a captioner's graphs: browsers read weights at the graphs' offsets.
 
-    Another tool may have saved the weights again, at other offsets.
+    Another tool that saves the weights again, at other offsets, leaves out their digest.
     """
     if folder.kind != "captioner" or not folder.has_graphs:
         return False
-    files = folder.files
-    tensors = weights_header(files / WEIGHTS)[1] if folder.has_weights else {}
-    external: dict[str, StoredTensor] = {}
-    for name in GRAPHS:
-        external |= external_weights(files / name, read_bytes(files / name, "graph"))
-    return all(external[name] == tensors.get(name.removesuffix(STORED)) for name in external)
+    weights = folder.files / WEIGHTS
+    return not folder.has_weights or folder.digests.get(WEIGHTS) == file_digest(weights)
 
 
 def export_page(model: ModelFolder, folder: Path, precision: Precision, title: str | None) -> str:

@@ -112,7 +112,6 @@ def test_captions_of_several_photos_have_paths(folder: Path, give: Give, capsys:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems have names in Unicode alone")
 def test_a_name_that_is_no_utf_8_is_in_all_tables(folder: Path) -> None:
     os.link("a.png", b"caf\xe9.png")
     tables = ["--csv", "o.csv", "--parquet", "o.parquet", "--json", "o.json"]

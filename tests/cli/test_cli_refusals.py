@@ -135,7 +135,7 @@ def test_a_mistake_is_one_sentence_and_every_file_stays(
         ("captoin a.jpg", "; did you mean 'caption'?"),
         ("caption a.jpg --bean 3", "unrecognized arguments: --bean 3; did you mean '--beam'?"),
         ("translate a.txt b.txt", "unrecognized arguments: b.txt"),
-        ("caption -a.jpg", "unrecognized arguments: -a.jpg; a file of this name is ./-a.jpg"),
+        ("caption -a.jpg", "unrecognized arguments: -a.jpg"),
         ("evaluate M --format csv", "'csv' (choose from"),
         ("serve --public-url https://[", "--public-url: https://[ is not the address of a page"),
         ("serve --max-upload 0", "--max-upload: 0 is not a number above 0"),
@@ -143,10 +143,8 @@ def test_a_mistake_is_one_sentence_and_every_file_stays(
     ],
 )
 def test_a_mistyped_command_or_option_is_named_after_the_usage(
-    arguments: str, said: str, capsys: Output, tmp_path: Path, monkeypatch: Patch
+    arguments: str, said: str, capsys: Output
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("-a.jpg").touch()
     with pytest.raises(SystemExit) as stop:
         main(arguments.split())
     assert stop.value.code == 2

@@ -95,12 +95,14 @@ def test_everything_about_a_results_file(capsys: Output) -> None:
     assert printed.err == ""
     assert "references without caption  1" in printed.out
     assert "in brackets                 0.9500  confidence, 1,000 bootstrap" in printed.out
-    assert "seen in training   1.0000" in printed.out
     assert "second: other.json" in printed.out
     assert "NOTE: 3 images are too few for intervals and p values" in printed.out
     scores = read("s.json")
-    assert scores["intervals"]["BLEU-1"] == pytest.approx([1, 1])
-    assert scores["comparison"]["scores"]["BLEU-1"]["difference"] == pytest.approx(1 / 5)
+    assert scores["references_without_caption"] == 1
+    assert scores["confidence"] == 0.95
+    difference = scores["comparison"]["scores"]["BLEU-1"]
+    assert difference["difference"] == pytest.approx(1 / 5)
+    assert scores["diversity"]["seen_in_training"] == 1
     assert [row["image_id"] for row in rows_of("s.csv")] == ["0", "1", "2"]
 
 

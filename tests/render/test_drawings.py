@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,11 +118,6 @@ def test_one_frame_a_word_for_the_given_time_for_ever(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_frames_have_the_width_that_is_asked_for() -> None:
-    drawn = frames(PHOTO, REGION, MappedCaption(SIX, attention(6)), width=200)
-    assert {frame.width for frame in drawn} == {200}
-
-
 def test_highlight_walks_through_the_words() -> None:
     caption = MappedCaption(SIX, attention(6))
     drawn = frames(PHOTO, REGION, caption)
@@ -151,16 +145,6 @@ def test_letters_of_no_font_are_named(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(typography, "_FONTS", typography._FONTS[:1])
     drawn = Alignment(["\u72ac", "ä"], ["a"], [[1.0, 0.0]])
     assert save_heat_map(tmp_path / "map.png", drawn) == "\u72ac"
-
-
-def test_a_font_installed_meanwhile_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packaged, installed = typography._FONTS[0], tmp_path / "font.ttf"
-    monkeypatch.setattr(typography, "_FONTS", (str(installed), packaged))
-    assert typography.font_for("ä", 15).path == packaged
-    shutil.copy(packaged, installed)
-    assert typography.font_for("ä", 15).path == str(installed)
 
 
 def test_a_heat_map_has_a_cell_for_each_pair_white_at_0() -> None:

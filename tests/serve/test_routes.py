@@ -28,7 +28,6 @@ from captioner.render.overlay import MappedCaption
 from captioner.render.page import PageItem, html_page
 from captioner.render.panels import frames
 from captioner.serve import UNDETERMINED
-from captioner.serve.messages import DrawnCaption
 from captioner.serve.service import Service
 
 
@@ -175,9 +174,6 @@ def test_words_are_tested_on_request(client: httpx.Client) -> None:
     assert "erased" not in caption(client, files(1))[0]["captions"][0]
     (begun,) = caption(client, files(1), erase="true", maps="false", begin="a dog")
     assert all(word["instead"].startswith("a dog") for word in begun["captions"][0]["erased"])
-
-
-def test_words_of_translations_are_not_tested(client: httpx.Client) -> None:
     asked = {"language": "DE", "erase": "true"}
     answer = client.post("/api/caption", files=files(0), data=asked)
     assert "'erase' tests English words" in problem(answer, 422)
@@ -230,8 +226,4 @@ def test_doubt_and_the_language_are_drawn(client: httpx.Client) -> None:
     assert 'class="words" dir="auto" lang="de"' in page
     for kind in ("png", "gif"):
         assert of(kind).height < of(kind, sure=False).height
-
-
-def test_the_confidence_of_words_comes_back_for_drawings() -> None:
-    given = {"words": ["a", "dog"], "maps": [[[1.0]], [[1.0]]], "word_confidence": [None, 0.25]}
-    assert DrawnCaption(**given).caption().to_dict()["word_confidence"] == [None, 0.25]
+        assert of(kind).height < of(kind, word_confidence=[None, 0.25]).height
