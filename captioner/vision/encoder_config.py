@@ -26,8 +26,8 @@ class VGGConfig(EncoderConfig):
     )
     rank: Share = Field(
         1.0,
-        description="below 1, VGG's own convolutions behind the first pooling are two: 3x3 with this "
-        "share of the channels, and 1x1; ImageNet weights need 1",
+        description="below 1, VGG's own convolutions behind the first pooling are two: 3x3 with "
+        "this share of the channels, and 1x1; ImageNet weights need 1",
     )
     context: tuple[Annotated[int, Field(ge=1, le=14, strict=True)], ...] = Field(
         (), strict=False, description="dilations of more convolutions, which begin as the identity"
