@@ -2,27 +2,24 @@
 
 import mimetypes
 import os
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from typing_extensions import Self
-
 from captioner import files
-from captioner.errors import UserError, on_a_line
+from captioner.errors import UserError, noted, on_a_line
 from captioner.library import merge, texts
 from captioner.library.beside import ENDINGS, Beside
-from captioner.library.exiftool import TEMPORARY, Exiftool
-from captioner.library.following import follow, strays
+from captioner.library.exiftool import TEMPORARY, check_exiftool, write_tags
 from captioner.library.inside import Inside, read_inside
 from captioner.library.words import OPTION, Description, Places, Words, Written
 from captioner.library.xmp import EXTENSION, MARK, Packet, Properties
 
 
 class Library:
-    """Photos with the words in them and beside them; a context manager, which ends exiftool.
+    """Photos with the words in them and beside them.
 
     Threads may share it. It keeps nothing of a photo, but the names of the folders it saw last.
 
@@ -41,18 +38,9 @@ class Library:
         photos: Container[str] = (),
     ) -> None:
         self._places, self._overwrite, self._is_dry = places, overwrite, dry_run
-        self._photos = photos
-        self._beside, self._exiftool = Beside(), Exiftool()
-        self._tidied = set[Path]()
+        self._photos, self._beside, self._tidied = photos, Beside(), set[Path]()
         if places.embed:
-            self._exiftool.check()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End exiftool."""
-        self._exiftool.close()
+            check_exiftool()
 
     def said(self, photo: str) -> Sequence[Description]:
         """The descriptions in and beside a photo, but by cameras; the first counts most.
@@ -85,27 +73,22 @@ class Library:
         done, path = Written(would="get" if self._is_dry else ""), Path(photo)
         packets, keywords_only = dict[Path, Packet](), False
         self._tidy(path.parent)
-        try:
+        with noted(done.problems.append):  # An unreadable part may be a person's words.
             _check_kind(path)
             if self._places.sidecar or self._places.embed:
                 packets, inside = self._found(path, self._places.embed)
                 keywords_only = self._keeps_words(photo, packets, inside, words, done)
-        except UserError as error:  # The unreadable part may be a person's words.
-            done.problems.append(str(error))
-            return done
-        for option, name in self.files(photo).items():
+        for option, name in {} if done.problems else self.files(photo).items():
             place = Path(name)
-            try:
+            with noted(done.problems.append):
                 packet = packets.get(place) or Packet(None, name)
                 self._check_unshared(path, option, place, packet, words)
                 if option == "text":
                     self._write_text(path, place, words, done)
                 else:
-                    self._write_xmp(place, packet, words, keywords_only, done)
+                    self._write_xmp(option, place, packet, words, keywords_only, done)
                 if os.path.lexists(place) and not self._is_dry:
                     done.files[option] = name
-            except UserError as error:
-                done.problems.append(str(error))
         return done
 
     def undo(self, photo: str, words: Words | None = None) -> Written:
@@ -125,40 +108,16 @@ class Library:
         if not places:
             done.problems.append(f"{photo} does not exist")
         for option, place in places:
-            try:
+            with noted(done.problems.append), files.refuse_os_errors(f"cannot write {place}"):
                 _check_kind(path)
-                with files.refuse_os_errors(f"cannot write {place}"):
-                    if option == "text":
-                        self._undo_text(path, place, words, done)
-                    elif MARK in files.read_bytes(place):
-                        is_sidecar = option == "xmp"
-                        packet = _packet(place) if is_sidecar else self._found(path, True)[0][path]
-                        gone = merge.undone(packet)
-                        if self._save(place, packet, gone.properties):
-                            done.count(option, place, gone.words)
-            except UserError as error:
-                done.problems.append(str(error))
+                if option == "text":
+                    self._undo_text(path, place, words, done)
+                elif MARK in files.read_bytes(place):
+                    packet = _packet(place) if option == "xmp" else self._found(path, True)[0][path]
+                    gone = merge.undone(packet)
+                    if self._save(place, packet, gone.properties):
+                        done.count(option, place, gone.words)
         return done
-
-    def follow(self, moved: Iterable[tuple[str, str, Words]]) -> Sequence[str]:
-        """Rename sidecars and texts with photos that were renamed, all at once (they may swap).
-
-        A file follows if it is the photo's: a sidecar by the digest in it, a text with its sidecar
-        or by its words. So what is in its place stays there, also after a kill. A file in the way
-        gets the ending `.orphaned`. Returns a sentence about each of those, and about each text of
-        which nothing says whose it is. A dry run does nothing.
-
-        moved: the old name, the new one, and the words that a record has for the photo.
-        """
-        said = [] if self._is_dry else follow(moved)
-        self._beside = Beside()
-        return said
-
-    def strays(
-        self, photos: Mapping[str, str], photo_digest: Callable[[str], str]
-    ) -> Iterable[tuple[str, str]]:
-        """See `following.strays`: sidecars that no longer lie beside their photos."""
-        return strays(photos, photo_digest)
 
     def remove_orphan(self, photo: str) -> bool:
         """Remove the sidecar of a photo that is gone, if captioner made it and wrote all of it.
@@ -185,7 +144,7 @@ class Library:
         paths = filter(os.path.isfile, chain(*self._beside.sidecars(photo)))
         packets = {path: _packet(path) for path in paths}
         with files.refuse_os_errors(f"cannot read {photo}"):
-            inside = read_inside(photo, self._exiftool, is_embedded)
+            inside = read_inside(photo, is_embedded)
         name = f"the XMP of {photo}"
         for number, content in enumerate(inside.packets or [None]):
             packets[photo / f"{number}" if number else photo] = Packet(content, name)
@@ -223,18 +182,24 @@ class Library:
                 raise UserError(f"{place} would be of {photo} and of {other}: rename one{hint}")
 
     def _write_xmp(
-        self, place: Path, packet: Packet, words: Words, keywords_only: bool, done: Written
+        self,
+        option: str,
+        place: Path,
+        packet: Packet,
+        words: Words,
+        keywords_only: bool,
+        done: Written,
     ) -> None:
         """Write into a sidecar, or into the photo, which needs no digest."""
-        is_sidecar = _is_sidecar(place)
-        words = words if is_sidecar else replace(words, photo_digest="")
+        if option == "embed":
+            words = replace(words, photo_digest="")
         merged = merge.merged(packet, words, self._overwrite, keywords_only)
         suffix = self._beside.raw_suffix(place)[1:].upper()
-        if packet.is_new and suffix and is_sidecar:
+        if packet.is_new and suffix and option == "xmp":
             merged.properties[EXTENSION] = [("", suffix)]
         done.notes += [f"{place}: {note}" for note in merged.notes]
         if self._save(place, packet, merged.properties):
-            done.count("xmp" if is_sidecar else "embed", place, merged.words)
+            done.count(option, place, merged.words)
             done.replace(place, merged.replaced, f"captioner:before in {place}")
 
     def _write_text(self, photo: Path, place: Path, words: Words, done: Written) -> None:
@@ -297,7 +262,7 @@ class Library:
                 self._replace(place, packet.content)
         elif is_changed or iptc:
             block = packet.content if is_changed else None
-            self._exiftool.write(place, b"" if is_gone else block, iptc, self._is_dry)
+            write_tags(place, b"" if is_gone else block, iptc, self._is_dry)
         return is_changed or bool(iptc)
 
     def _replace(self, place: Path, content: bytes) -> bool:

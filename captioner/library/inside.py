@@ -10,10 +10,10 @@ from pathlib import Path
 from PIL import ExifTags, Image
 from PIL.IptcImagePlugin import getiptcinfo
 
-from captioner.errors import UserError, reason_of
+from captioner.errors import UserError, noted, reason_of
 from captioner.files import RAW_SUFFIXES, read_bytes
 from captioner.library.cameras import by_people
-from captioner.library.exiftool import TEXTS, Exiftool
+from captioner.library.exiftool import TEXTS, has_exiftool, read_tags
 from captioner.library.merge import ELSEWHERE, IPTC_CAPTION, IPTC_KEYWORDS
 from captioner.library.xmp import Properties
 
@@ -41,23 +41,20 @@ class Inside:
     problem: str = ""
 
 
-def read_inside(photo: Path, exiftool: Exiftool, is_embedded: bool) -> Inside:
+def read_inside(photo: Path, is_embedded: bool) -> Inside:
     """Read the words in a photo: by Pillow, which is faster, and what it does not see by exiftool.
 
     is_embedded: whether words are written there: by exiftool alone.
     """
-    readers = [] if is_embedded else [_read_by_pillow]
-    readers += [exiftool.read] if exiftool.is_there else []
-    values, problem = dict[str, list[str]](), ""
-    for read in readers:
-        try:
-            if not values or "unseen" in values:
-                values = read(photo)
-        except UserError as error:
-            problem = str(error)
+    values, problems = dict[str, list[str]](), list[str]()
+    with noted(problems.append):
+        values = {} if is_embedded else _read_by_pillow(photo)
+    with noted(problems.append):
+        if has_exiftool() and (not values or "unseen" in values):
+            values = read_tags(photo)
     if not values:
         is_raw = photo.suffix.lower() in RAW_SUFFIXES  # Nothing is written into it.
-        return Inside(problem="" if is_raw else problem)
+        return Inside(problem="" if is_raw else "".join(problems[-1:]))
     properties = {f"iptc:{name[5:]}": values[name] for name in values if name[:5] == "IPTC:"}
     described: list[str] = []
     if values["File:FileType"][0] in ("JPEG", "MPO", "TIFF"):

@@ -81,24 +81,24 @@ def unwrite_captions(
     tables = [name for name in photos if Path(name).suffix.lower() in _TABLES]
     named = dict.fromkeys(name for name in photos if name not in tables)
     options = OutputOptions(text=True, dry_run=is_dry, edited=True)
-    with Library(dry_run=is_dry) as library:
+    library = Library(dry_run=is_dry)
 
-        def undo(photo: str, record: PhotoRecord | None = None) -> None:
-            undone = library.undo(photo, words_of(record, options) if record else None)
-            for sentence in (*undone.problems, *undone.notes):
-                report(sentence)
-            counts.update(_KINDS[option] for option in undone.words)
-            counts["texts left that may be a person's"] += bool(undone.kept)
-            counts["not changed"] += bool(undone.problems)
+    def undo(photo: str, record: PhotoRecord | None = None) -> None:
+        undone = library.undo(photo, words_of(record, options) if record else None)
+        for sentence in (*undone.problems, *undone.notes):
+            report(sentence)
+        counts.update(_KINDS[option] for option in undone.words)
+        counts["texts left that may be a person's"] += bool(undone.kept)
+        counts["not changed"] += bool(undone.problems)
 
-        for table in tables:
-            rows = _Rows(Path(table), images, ENGLISH, options, report)
-            for record in rows.records():
-                named.pop(record.image, None)
-                undo(record.image, record)
-            counts["not changed"] += len(rows.problems)
-        for photo in named:
-            undo(photo)
+    for table in tables:
+        rows = _Rows(Path(table), images, ENGLISH, options, report)
+        for record in rows.records():
+            named.pop(record.image, None)
+            undo(record.image, record)
+        counts["not changed"] += len(rows.problems)
+    for photo in named:
+        undo(photo)
     return counts
 
 

@@ -123,12 +123,12 @@ def test_damage_hides_nothing_and_is_named(tmp_path: Path, monkeypatch: Patch) -
     photo = save(tmp_path / "a.png", pnginfo=None)
     (tmp_path / "b.gif").write_bytes(b"GIF89a")
     for _ in range(2):
-        with Library(Places("lightroom")) as library:
-            for name in ("b.gif", "gone.jpg"):
-                (problem,) = library.write(str(tmp_path / name), Words("a dog")).problems
-                assert name in problem
-            assert library.said(str(tmp_path / "b.gif")) == []
-            assert library.write(str(photo), Words("a dog")).problems == []
+        library = Library(Places("lightroom"))
+        for name in ("b.gif", "gone.jpg"):
+            (problem,) = library.write(str(tmp_path / name), Words("a dog")).problems
+            assert name in problem
+        assert library.said(str(tmp_path / "b.gif")) == []
+        assert library.write(str(photo), Words("a dog")).problems == []
         monkeypatch.setenv("PATH", "")
 
 
