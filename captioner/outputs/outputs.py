@@ -8,7 +8,7 @@ from pathlib import Path
 
 from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
-from captioner.errors import UserError
+from captioner.errors import UserError, noted
 from captioner.library import Library
 from captioner.memory_limits import allowed_cores
 from captioner.outcomes import MOST_WORKERS, Failed, in_background
@@ -60,25 +60,24 @@ class Outputs:
     """
 
     def __init__(self, run: Run, source: CaptionSource) -> None:
-        self._run = run
+        self._run, options = run, run.options
         self._tables = sinks_of(run, TABLES)
-        self._others = [*other_sinks(run)]
         described = sinks_of(run, DRAWN) + sinks_of(run, DESCRIBED)
-        self.sinks = [*described, *self._others, *self._tables]
+        self.sinks = [*described, *other_sinks(run), *self._tables]
         self._drawing = [sink for sink in self.sinks if sink.draws]
         self._check_paths()
-        self._origin = origin_of(source) if run.options.tables else {}
+        self._origin = origin_of(source) if options.tables else {}
         self._resumed: Resumed | None = None
         self.finished: set[str] = set()
         done = self.finished
-        if run.options.resumes and self._tables and isinstance(self._tables[0], JsonLines):
-            self._resumed = Resumed(run, self._tables[0], self.sinks)
-            language = {"language": source.language or ENGLISH}
-            self._resumed.find(self._origin | language, [*source.search])
+        if options.resumes and self._tables and isinstance(self._tables[0], JsonLines):
+            origin = {**self._origin, "language": source.language or ENGLISH}
+            table = self._tables[0]
+            self._resumed = Resumed(run, table, self.sinks, origin, [*source.search])
             self._resumed.report()
             self.finished = self._resumed.finished
             done = self._resumed.replaced.keys() | self.finished
-        elif run.options.resumes:  # By --text alone.
+        elif options.resumes:  # By --text alone.
             done = self.finished = {*filter(Library().has_text, run.photos)}
         if any(sink.needs_maps for sink in self.sinks):
             done = done - self.finished
@@ -102,18 +101,21 @@ class Outputs:
 
         The `error` of a record says why a photo failed, or what could not be written.
         """
+        records: Iterable[PhotoRecord] = map(self._record, captions)
         if self._resumed:
             yield from self._resumed.replaced.values()
-            everything = bool(self._others or self._tables[1:])
-            for record in self._resumed.records(everything):
-                if record.image not in self.remaining:
-                    self._add(record)
-                    if record.error:
-                        yield record
-        workers = min(allowed_cores(), MOST_WORKERS) if self._drawing else 0
-        for record in in_background(self._draw, map(self._record, captions), workers):
-            self._add(record)
-            yield record
+            kept = self._resumed.records()
+            kept = (record for record in kept if record.image not in self.remaining)
+            records = chain(kept, records)
+        workers = (
+            min(allowed_cores(), MOST_WORKERS)
+            if self._drawing or self._run.options.describes_photos
+            else 0
+        )
+        for record in in_background(self._prepare, records, workers):
+            self._give(record)
+            if record.made or record.error:
+                yield record
 
     def _record(self, item: Caption | Failed) -> PhotoRecord:
         """The record of a photo, a new one or that by a person, with the state when it was read."""
@@ -142,35 +144,27 @@ class Outputs:
             record.photo_digest = digest
         return record
 
-    def _draw(self, record: PhotoRecord) -> PhotoRecord:
+    def _prepare(self, record: PhotoRecord) -> PhotoRecord:
         """Write a photo's drawings, as large as they are: the model may see fewer pixels."""
         made = record.made
         if self._drawing and made and made.words and made.region:
             source, seconds = self._run.photos[record.image], self._run.options.decoding_seconds
-            with _noted(record):
+            with noted(record.add_problem):
                 photo = load_image(source, sufficient_side=DRAWN_SIDE, decoding_seconds=seconds)
                 caption = made.of_photo(photo, made.region)
                 for sink in self._drawing:
-                    with _noted(record):
+                    with noted(record.add_problem):
                         sink.draw(record, caption)
+        self._give(record, any_order=True)
         return record
 
-    def _add(self, record: PhotoRecord) -> None:
-        """Give a record to its sinks."""
+    def _give(self, record: PhotoRecord, any_order: bool = False) -> None:
+        """Give a record to its sinks: to those that take any order, or to the others."""
         is_sure = record.is_sure(self._run.options.min_confidence)
         for sink in self.sinks:
-            if is_sure or sink.takes_unsure:
-                with nullcontext() if sink in self._tables else _noted(record):
+            if sink.takes_any_order == any_order and (is_sure or sink.takes_unsure):
+                with nullcontext() if sink in self._tables else noted(record.add_problem):
                     sink.add(record)
-
-
-@contextmanager
-def _noted(record: PhotoRecord) -> Iterator[None]:
-    """Note a `UserError` in a photo's record."""
-    try:
-        yield
-    except UserError as error:
-        record.add_problem(str(error))
 
 
 @contextmanager
@@ -189,7 +183,7 @@ def opened_outputs(
         for path in {*options.tables.values()} - {"", "-"}:
             stack.enter_context(files.file_lock(path))
             files.remove_temporaries_of(path)
-        outputs = Outputs(Run(options, photos, report), source)
+        outputs = Outputs(Run(options, dict(photos), report), source)
         for sink in outputs.sinks:  # One that cannot be written does not stop the others.
             stack.callback(sink.close)
         yield outputs

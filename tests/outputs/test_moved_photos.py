@@ -23,6 +23,7 @@ from samples import (
 from captioner.caption.captioner import Captioner
 from captioner.cli.main import main
 from captioner.library import Library
+from captioner.outputs import resume
 from captioner.outputs.json_lines import JsonLines
 from captioner.vision.digest import photo_digest
 
@@ -106,7 +107,7 @@ def test_words_follow_renamed_photos_unless_they_went_along(
     monkeypatch.setattr(Captioner, "caption_annotations", None)  # It is not asked.
     if command == RESUME:
         assert main([*command, "--dry-run"]) == 2
-        about = f"{len(names)} photo{'s'[: len(names) - 1]} of o.jsonl have other names now"
+        about = f"{len(names)} photo{'s'[: len(names) - 1]} of the table have other names now"
         assert about in capsys.readouterr().err
         assert records() == before
     for _ in range(2):
@@ -138,7 +139,7 @@ def test_a_new_photo_keeps_the_sidecar_that_it_brings_to_an_old_name(
 
 
 @pytest.mark.parametrize(
-    ("owner", "function"), [(Library, "follow"), (JsonLines, "rewrite"), (os, "rename")]
+    ("owner", "function"), [(resume, "follow"), (JsonLines, "rewrite"), (os, "rename")]
 )
 def test_a_run_that_is_stopped_after_photos_were_renamed_is_gone_on_with(
     owner: Any, function: str, folder: Path, monkeypatch: Patch
@@ -214,7 +215,7 @@ def test_write_finds_sidecars_that_it_moved_before(
     rename(a="b", b="a")  # The names are those of the table again.
     capsys.readouterr()
     assert main([*WRITE, "--dry-run"]) == 0
-    said = "other names now: 2 photos; without --dry-run, sidecars and texts follow them first"
+    said = "have other names now; without --dry-run, sidecars and texts follow them first"
     assert said in capsys.readouterr().err
     with interrupted_after(kill, monkeypatch):
         main(WRITE)
