@@ -14,13 +14,8 @@ from captioner.errors import UserError
 TEMPORARY = ".embedded"
 """Suffix of temporary files beside photos; by that of a WebP, exiftool does not know its format."""
 
-TEXTS = (
-    "EXIF:ImageDescription",
-    "EXIF:XPComment",
-    "EXIF:UserComment",
-    "PNG:Description",
-    "Comment",
-)
+_EXIF = ("EXIF:ImageDescription", "EXIF:XPComment", "EXIF:UserComment")
+TEXTS = (*_EXIF, "PNG:Description", "Comment")
 """Places of descriptions beside XMP and IPTC; the first counts most."""
 _TAGS = (*TEXTS, "PNG:Description*", "EXIF:Make", "XMP", "IPTC:all", "FileType", "MIMEType")
 

@@ -86,7 +86,7 @@ class Library:
                 if option == "text":
                     self._write_text(path, place, words, done)
                 else:
-                    self._write_xmp(option, place, packet, words, keywords_only, done)
+                    self._write_xmp(place, packet, words, keywords_only, done)
                 if os.path.lexists(place) and not self._is_dry:
                     done.files[option] = name
         return done
@@ -182,24 +182,18 @@ class Library:
                 raise UserError(f"{place} would be of {photo} and of {other}: rename one{hint}")
 
     def _write_xmp(
-        self,
-        option: str,
-        place: Path,
-        packet: Packet,
-        words: Words,
-        keywords_only: bool,
-        done: Written,
+        self, place: Path, packet: Packet, words: Words, keywords_only: bool, done: Written
     ) -> None:
         """Write into a sidecar, or into the photo, which needs no digest."""
-        if option == "embed":
-            words = replace(words, photo_digest="")
+        is_sidecar = _is_sidecar(place)
+        words = words if is_sidecar else replace(words, photo_digest="")
         merged = merge.merged(packet, words, self._overwrite, keywords_only)
         suffix = self._beside.raw_suffix(place)[1:].upper()
-        if packet.is_new and suffix and option == "xmp":
+        if packet.is_new and suffix and is_sidecar:
             merged.properties[EXTENSION] = [("", suffix)]
         done.notes += [f"{place}: {note}" for note in merged.notes]
         if self._save(place, packet, merged.properties):
-            done.count(option, place, merged.words)
+            done.count("xmp" if is_sidecar else "embed", place, merged.words)
             done.replace(place, merged.replaced, f"captioner:before in {place}")
 
     def _write_text(self, photo: Path, place: Path, words: Words, done: Written) -> None:
@@ -215,8 +209,8 @@ class Library:
             return
         if not is_own:
             replaced, (_, copy) = [old], texts.copies(place)
-            self._replace(copy, files.read_bytes(place))
-        if self._replace(place, f"{words.line}\n".encode(errors="backslashreplace")):
+            self._put(copy, files.read_bytes(place))
+        if self._put(place, f"{words.line}\n".encode(errors="backslashreplace")):
             done.count("text", place, [words.line])
             done.replace(place, replaced, f"{copy}")
 
@@ -236,16 +230,14 @@ class Library:
         own = {*self._own_captions(photo, with_tables=last is not None)}
         if words and (last or not words.by_person):
             own |= {words.caption, words.line}
-        if not self._is_dry:
-            unused.unlink(missing_ok=True)
+        self._put(unused, None)
         if content not in own:
             done.kept = content
             return
         done.count("text", place, [content])
-        if last and not self._is_dry:
-            files.replace(last, place)
-        elif not self._is_dry:
-            place.unlink()
+        self._put(place, files.read_bytes(last) if last else None)
+        if last:
+            self._put(last, None)
 
     def _save(self, place: Path, packet: Packet, new: Properties) -> bool:
         """Write the values of a packet into a sidecar or photo; returns whether it changes.
@@ -255,22 +247,24 @@ class Library:
         iptc = merge.iptc_changes(packet.properties, new)
         is_changed = packet.update(new)
         is_gone = is_changed and merge.MADE in packet.properties and packet.is_empty
-        if _is_sidecar(place):
-            if is_gone and not self._is_dry:
-                place.unlink()
-            elif is_changed and not is_gone:
-                self._replace(place, packet.content)
+        if _is_sidecar(place) and is_changed:
+            self._put(place, None if is_gone else packet.content)
         elif is_changed or iptc:
             block = packet.content if is_changed else None
             write_tags(place, b"" if is_gone else block, iptc, self._is_dry)
         return is_changed or bool(iptc)
 
-    def _replace(self, place: Path, content: bytes) -> bool:
-        """Write a file unless it is so; in a dry run, check that it can be. Whether it changes."""
+    def _put(self, place: Path, content: bytes | None) -> bool:
+        """Write a file unless it is so, or remove it (None); returns whether it changes.
+
+        In a dry run, check that it can be.
+        """
         if os.path.lexists(place) and files.read_bytes(place) == content:
             return False
         if self._is_dry:
             files.check_writable(f"writing {place}", Path(os.path.realpath(place)).parent)
+        elif content is None:
+            place.unlink(missing_ok=True)
         else:
             files.write_bytes(place, content)
         return True

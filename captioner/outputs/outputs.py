@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,7 @@ from captioner.outputs.drawings import Gif, Overlay, Page, WordMaps
 from captioner.outputs.json_lines import JsonLines
 from captioner.outputs.known_photos import file_state, note_state
 from captioner.outputs.options import CaptionSource, OutputOptions
-from captioner.outputs.origin import origin_of
+from captioner.outputs.origin import check_origin, origin_of
 from captioner.outputs.record import PERSON, PhotoRecord
 from captioner.outputs.resume import Resumed
 from captioner.outputs.saved_maps import SavedMaps
@@ -59,7 +60,7 @@ class Outputs:
     remaining: those to caption: the others, or all if a sink needs their maps.
     """
 
-    def __init__(self, run: Run, source: CaptionSource) -> None:
+    def __init__(self, run: Run, source: CaptionSource = CaptionSource()) -> None:  # noqa: B008
         self._run, options = run, run.options
         self._tables = sinks_of(run, TABLES)
         described = sinks_of(run, DRAWN) + sinks_of(run, DESCRIBED)
@@ -68,19 +69,18 @@ class Outputs:
         self._check_paths()
         self._origin = origin_of(source) if options.tables else {}
         self._resumed: Resumed | None = None
-        self.finished: set[str] = set()
-        done = self.finished
+        self.finished, replaced = set[str](), set[str]()
         if options.resumes and self._tables and isinstance(self._tables[0], JsonLines):
             origin = {**self._origin, "language": source.language or ENGLISH}
-            table = self._tables[0]
-            self._resumed = Resumed(run, table, self.sinks, origin, [*source.search])
+            names, table = [*source.search], self._tables[0]
+            check = partial(check_origin, origin=origin, names=names, path=table.path)
+            self._resumed = Resumed(run, table, self.sinks, None if options.resume_any else check)
             self._resumed.report()
-            self.finished = self._resumed.finished
-            done = self._resumed.replaced.keys() | self.finished
+            self.finished, replaced = self._resumed.finished, {*self._resumed.replaced}
         elif options.resumes:  # By --text alone.
-            done = self.finished = {*filter(Library().has_text, run.photos)}
-        if any(sink.needs_maps for sink in self.sinks):
-            done = done - self.finished
+            self.finished = {*filter(Library().has_text, run.photos)}
+        needs_maps = any(sink.needs_maps for sink in self.sinks)
+        done = replaced if needs_maps else replaced | self.finished
         self.remaining = {name: run.photos[name] for name in run.photos if name not in done}
 
     def _check_paths(self) -> None:
@@ -107,15 +107,17 @@ class Outputs:
             kept = self._resumed.records()
             kept = (record for record in kept if record.image not in self.remaining)
             records = chain(kept, records)
-        workers = (
-            min(allowed_cores(), MOST_WORKERS)
-            if self._drawing or self._run.options.describes_photos
-            else 0
-        )
-        for record in in_background(self._prepare, records, workers):
-            self._give(record)
+        for record in self.give(records):
             if record.made or record.error:
                 yield record
+
+    def give(self, records: Iterable[PhotoRecord]) -> Iterator[PhotoRecord]:
+        """Give records to all sinks; yields them."""
+        is_slow = self._drawing or self._run.options.describes_photos
+        workers = min(allowed_cores(), MOST_WORKERS) if is_slow else 0
+        for record in in_background(self._prepare, records, workers):
+            self._give(record)
+            yield record
 
     def _record(self, item: Caption | Failed) -> PhotoRecord:
         """The record of a photo, a new one or that by a person, with the state when it was read."""

@@ -4,20 +4,21 @@ A filter before anything is captioned. The table is read once; of each photo, it
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from captioner.errors import UserError, counted
-from captioner.files import JsonObject, real_path
+from captioner.files import real_path
 from captioner.library import Library, Words, follow, strays
 from captioner.outputs.descriptions import words_of
 from captioner.outputs.json_lines import JsonLines
 from captioner.outputs.known_photos import find_by_digest, is_as_before, note_state
-from captioner.outputs.origin import check_origin
 from captioner.outputs.record import PERSON, PhotoRecord
 from captioner.outputs.sink import Run, Sink
 from captioner.vision.digest import photo_digest
+
+Check = Callable[[PhotoRecord], None]
 
 _LOST = "\0"
 """Parts name and digest, in the key of a record whose photo is not at its name."""
@@ -34,17 +35,11 @@ class Resumed:
         error; none if `edited` says that they are the same.
 
     sinks: of a run that captions; without them all records are kept as if by people.
-    origin, names: see `check_origin`. folders: in which the names of the table may be.
+    check: refuses records of another origin. folders: in which the names of the table may be.
     """
 
     def __init__(
-        self,
-        run: Run,
-        table: JsonLines,
-        sinks: Sequence[Sink] = (),
-        origin: JsonObject | None = None,
-        names: Sequence[str] = (),
-        folders: Sequence[str] = (),
+        self, run: Run, table: JsonLines, sinks: Sequence[Sink], check: Check | None, *folders: str
     ) -> None:
         self.finished, self._kept, self._by_person = set[str](), set[str](), set[str]()
         self.replaced: dict[str, PhotoRecord] = {}
@@ -53,8 +48,8 @@ class Resumed:
         self._folders = folders or ["", os.path.dirname(table.path)]
         self._owners = dict[str, str]()  # Keys of the table, by digest.
         for place, record in table.lines():
-            if origin and record.saved and not (record.error or run.options.resume_any):
-                check_origin(record.saved, origin, names, table.path)
+            if check:
+                check(record)
             key = self._name_of(record.image)
             if not self._is_there(key, record):
                 key += f"{_LOST}{record.photo_digest}"
@@ -138,19 +133,15 @@ class Resumed:
         The table comes last: after a kill, the next run does all of this again.
         """
         table, options, report = self._table, self._run.options, self._run.report
-        moved: Iterable[tuple[str, str, Words]] = self._moved_words()
+        moved = self._moved_words()
         if options.dry_run:
             others = {new for _, new, _ in moved}
-            moved, sentence = (
-                (),
-                f"{counted(len(others), 'photo')} of the table have other names now",
-            )
+            about = f"{counted(len(others), 'photo')} of the table have other names now"
+            advice = f"{about}; without --dry-run, sidecars and texts follow them first"
             if others and self._has_model:
-                raise UserError(
-                    f"{sentence}: run without --dry-run once, so that words follow them"
-                )
+                raise UserError(advice)
             if others:
-                report(f"{sentence}; without --dry-run, sidecars and texts follow them first")
+                report(advice)
         for sentence in follow(moved):
             report(sentence)
         for key, photo in self._moves.items():
@@ -213,10 +204,9 @@ class Resumed:
             removed = f"{counted(len(pruned), 'record')} and {counted(sidecars, 'sidecar')}"
             report(f"{path}: pruned {removed}")
         if gone := self._lost():
-            about = (
-                f"{counted(len(gone), 'record')} of photos that are gone, {gone[0][1]} the first"
-            )
-            report(f"{path} keeps {about}, and what was written beside them")
+            about = f"of photos that are gone, {gone[0][1]} the first"
+            count = counted(len(gone), "record")
+            report(f"{path} keeps {count} {about}, and what was written beside them")
 
     @cached_property
     def _by_path(self) -> dict[str, str]:

@@ -12,12 +12,11 @@ from captioner.data.example import Problems
 from captioner.data.table import BY_CAPTIONER, table_rows, with_suffix
 from captioner.errors import UserError
 from captioner.library import Library
-from captioner.memory_limits import allowed_cores
-from captioner.outcomes import MOST_WORKERS, in_background
-from captioner.outputs.descriptions import Descriptions, words_of
+from captioner.outputs.descriptions import words_of
 from captioner.outputs.json_lines import JsonLines, line_of
 from captioner.outputs.known_photos import is_as_before, note_state
 from captioner.outputs.options import OutputOptions
+from captioner.outputs.outputs import Outputs
 from captioner.outputs.record import PERSON, PhotoRecord, record_of
 from captioner.outputs.resume import Resumed
 from captioner.outputs.sink import Run
@@ -43,16 +42,9 @@ def write_captions(
     language: of people's rows which name none.
     """
     run, problems = Run(options, {}, report), Problems("skip", f"table {table}")
-    sink = Descriptions("", run)
     counts = Counter({"not written": 0})
-
-    def describe(record: PhotoRecord) -> PhotoRecord:
-        if not record.error and record.is_sure(options.min_confidence):
-            sink.add(record)
-        return record
-
     records = _records(Path(table), images, language, run, problems)
-    for record in in_background(describe, records, min(allowed_cores(), MOST_WORKERS)):
+    for record in Outputs(run).give(records):
         outcome = "left out"
         if written := record.described:
             outcome = "described" if written.changes else "described already"
@@ -117,7 +109,7 @@ def _records(
             found = map(str, photo_files(folders, ignore))
             others = {files.real_path(photo): photo for photo in found}
             run.photos.update({others[path]: others[path] for path in others if path not in known})
-        resumed = Resumed(run, lines, folders=folders)
+        resumed = Resumed(run, lines, (), None, *folders)
         for photo in run.photos.keys() - resumed.finished:
             del run.photos[photo]
         yield from resumed.replaced.values()
