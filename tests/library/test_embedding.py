@@ -55,41 +55,11 @@ def overwrite(photo: Path, words: Words) -> Written:
     return library.write(str(photo), words)
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif", "heic"])
-def test_photos_get_xmp_and_iptc_alone(suffix: str, tmp_path: Path, library: Library) -> None:
-    photo = save_noise(tmp_path / f"the photo.{suffix}")
-    before, digest = pixels(photo), photo_digest(str(photo))
-    for words, changes in ((DOG, 1), (CAT, 1), (DOG, 1), (DOG, 0)):  # What captioner wrote goes.
-        done = library.write(str(photo), words)
-        assert (done.files, done.changes, done.problems) == ({"embed": str(photo)}, changes, [])
-        assert photo_digest(str(photo)) == digest != ""
-        assert (pixels(photo) == before).all()
-        assert photo.stat().st_mtime == 1e9
-    assert list(tmp_path.iterdir()) == [photo]
-    found = exiftool("-EXIF:Make", photo)
-    expected = {
-        "IFD0:Make": "Camera",
-        "XMP-dc:Description": DOG.caption,
-        "XMP-iptcCore:AltTextAccessibility": DOG.caption,
-        "XMP-dc:Subject": DOG.keywords,
-    }
-    if suffix in ("jpg", "tif"):
-        expected |= {"IPTC:Caption-Abstract": DOG.caption, "IPTC:Keywords": DOG.keywords}
-    assert found.items() >= expected.items()
-    assert ("IPTC:Keywords" in found) == (suffix in ("jpg", "tif"))
-    assert "XMP-dc:Description-de" not in found
-
-
+XMP = "XMP:Rating=4 XMP-dc:Description=Mine XMP-dc:Description-de=Meins XMP-dc:Subject=Rex"
 EDITS = {
-    "": [],
-    "XMP": [
-        "-XMP:Rating=4",
-        "-XMP-dc:Description=Mine",
-        "-XMP-dc:Description-de=Meins",
-        "-XMP-dc:Subject=Rex",
-        "-XMP-exif:UserComment=Comment",
-    ],
-    "IPTC": ["-IPTC:Caption-Abstract=Bö", "-IPTC:City=Ulm", "-IPTC:Keywords=Rex"],
+    "": "",
+    "XMP": f"{XMP} XMP-dc:Description-en=Mine XMP-exif:UserComment=Comment",
+    "IPTC": "IPTC:Caption-Abstract=B\u00f6\\n IPTC:City=Ulm IPTC:Keywords=Rex",
 }
 MOVED = ("IFD0:StripOffsets", "QuickTime:MediaData")  # Where pixels stand in the file.
 LEFT_OUT = ("SourceFile", "System", "File", "ExifTool", "RIFF", *MOVED)
@@ -104,19 +74,28 @@ def dump(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("edited", EDITS)
 @pytest.mark.parametrize("suffix", ["jpg", "png", "tif", "webp", "heic", "jp2"])
 def test_what_is_written_is_taken_out_again(suffix: str, edited: str, tmp_path: Path) -> None:
-    if suffix not in ("jpg", "tif") and edited == "IPTC":
+    photo, has_iptc = save_noise(tmp_path / f"a.{suffix}"), suffix in ("jpg", "tif")
+    if not has_iptc and edited == "IPTC":
         pytest.skip("captioner writes no IPTC there")
-    photo = save_noise(tmp_path / f"a.{suffix}")
-    edit(photo, *EDITS[edited]) if edited else None
-    before, shown = dump(photo), pixels(photo)
-    for words in (DOG, CAT):
-        overwrite(photo, words)
-        assert exiftool(photo)["XMP-dc:Description"] == words.caption
-    library = Library()
-    for gone in (["a cat", "cat"], []):
-        assert library.undo(str(photo)).words.get("embed", []) == gone
+    edit(photo, *(f"-{tag}" for tag in EDITS[edited].split())) if edited else None
+    before, shown, digest = dump(photo), pixels(photo), photo_digest(str(photo))
+    os.utime(photo, (1e9, 1e9))
+    for words, changes in ((DOG, 1), (CAT, 1), (DOG, 1), (DOG, 0)):  # What captioner wrote goes.
+        done = overwrite(photo, words)
+        assert (done.files, done.changes, done.problems) == ({"embed": str(photo)}, changes, [])
+        assert (photo_digest(str(photo)), photo.stat().st_mtime) == (digest, 1e9)
+    found = exiftool(photo)
+    assert "XMP-dc:Description-de" not in found
+    texts = ["XMP-dc:Description", "XMP-iptcCore:AltTextAccessibility"]
+    texts += ["IPTC:Caption-Abstract"] if has_iptc else []
+    assert {found[name] for name in texts} == {DOG.caption}
+    assert {*DOG.keywords} <= {*found["XMP-dc:Subject"]}
+    assert ("IPTC:Keywords" in found) == has_iptc
+    for gone in ([DOG.caption, *DOG.keywords], []):
+        assert Library().undo(str(photo)).words.get("embed", []) == gone
         assert dump(photo) == before
     assert (pixels(photo) == shown).all()
+    assert list(tmp_path.iterdir()) == [photo]
 
 
 def test_words_by_somebody_stay(tmp_path: Path, library: Library) -> None:
@@ -256,19 +235,6 @@ def test_a_photo_keeps_attributes_and_times(tmp_path: Path, library: Library) ->
     assert os.getxattr(attributed, "user.xdg.tags") == b"Rex"
     assert len(list(folder.iterdir())) == 3
     assert link.is_symlink()
-
-
-def test_a_photo_on_a_read_only_disk_is_named(
-    tmp_path: Path, library: Library, monkeypatch: Patch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(30, "Read-only file system")
-
-    photo = save_noise(tmp_path / "a.jpg")
-    for method in ("write_bytes", "unlink"):
-        monkeypatch.setattr(Path, method, refuse)
-    (problem,) = library.write(str(photo), CAT).problems
-    assert problem == f"cannot embed the caption in {photo}: Read-only file system"
 
 
 STUB = """#!/bin/sh

@@ -53,13 +53,6 @@ def both(**owners: str) -> dict[str, str]:
     return texts | {f"{name}.xmp": f"a {owner}" for name, owner in owners.items()}
 
 
-def test_the_files_of_photos_that_swap_follow_once() -> None:
-    rename(TRADE, ".png")
-    for _ in range(2):
-        assert follow(TRADE) == []
-        assert found() == both(a="b", b="a", c="c")
-
-
 def test_what_another_program_renamed_is_at_its_place() -> None:
     for name in "ab":
         Path(f"{name}.txt").write_text(f"a {name}\n")

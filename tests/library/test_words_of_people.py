@@ -73,26 +73,6 @@ def test_a_description_inside_keeps_the_machines_out_of_a_new_sidecar(place: str
     assert xmp_texts(Path("a.xmp"), "dc:description") == ["a cat"]
 
 
-def test_words_replaced_in_a_sidecar_are_named_and_come_back() -> None:
-    Path("a.xmp").write_bytes(xmp_packet(DESCRIBED.format("de", MINE)))
-    done = write(CAT, overwrite=True)
-    assert done.replaced == [MINE]
-    assert done.notes == [
-        f"a.xmp: --overwrite-descriptions replaces '{MINE}'; a copy: captioner:before in a.xmp"
-    ]
-    assert said("captioner") == ["a cat"]
-    library = Library()
-    assert library.undo("a.png").words["xmp"] == ["a cat", "cat"]
-    assert said("person") == [MINE]
-    assert xmp_texts(Path("a.xmp"), "captioner:before_description") == []
-
-
-def test_texts_by_cameras_are_nobodys_words() -> None:
-    tags = {"description": "SONY DSC", "user": b"ASCII\0\0\0Screenshot"}
-    save_described(Path("a.png"), xmp_packet(DESCRIBED.format("x-default", "SONY DSC")), **tags)
-    assert said("person") == []
-
-
 def test_a_caption_is_withdrawn_where_a_person_describes_the_photo_later() -> None:
     for words in (CAT, Words("", ["cat"])):  # Or where keywords alone are wanted.
         write_xmp(Path("a.xmp"), CAT)
@@ -189,18 +169,6 @@ def test_undoing_leaves_other_words_and_counts_texts() -> None:
     library = Library()
     library.undo("a.png")
     assert sorted(os.listdir()) == ["a.png"]
-
-
-def test_without_exiftool_hidden_words_cost_the_caption() -> None:
-    save_photo(Path("a.gif")).write_bytes(
-        save_photo(Path("a.gif")).read_bytes()[:-1] + b"!\xff\x0bXMP DataXMP" + OWN + b"\0;"
-    )
-    os.unlink("a.png")
-    done = write(CAT, photo="a.gif")
-    assert done.notes == ["a.gif gets keywords alone: words in GIF need exiftool"]
-    assert xmp_texts(Path("a.xmp"), "dc:description") == []
-    assert Path("a.txt").read_text() == "a cat\n"
-    assert write(CAT, photo=f"{save_photo(Path('b.png'))}").notes == []
 
 
 def test_temporary_files_of_killed_runs_are_removed() -> None:
