@@ -11,9 +11,6 @@ from pathlib import Path
 from captioner import files
 from captioner.errors import UserError
 
-TEMPORARY = ".embedded"
-"""Suffix of temporary files beside photos; by that of a WebP, exiftool does not know its format."""
-
 _EXIF = ("EXIF:ImageDescription", "EXIF:XPComment", "EXIF:UserComment")
 TEXTS = (*_EXIF, "PNG:Description", "Comment")
 """Places of descriptions beside XMP and IPTC; the first counts most."""
@@ -37,11 +34,9 @@ def check_exiftool() -> None:
 
 def read_tags(photo: Path) -> dict[str, list[str]]:
     """The values of `_TAGS` in a photo, by group and name. Raises `UserError` without any."""
-    answer = _answer(photo, "-json", "-G0:4", "-a", "-b", *(f"-{tag}" for tag in _TAGS))
-    try:
-        (found,) = json.loads(answer, parse_int=str, parse_float=str)
-    except ValueError:
-        raise UserError(f"cannot read {photo}: {answer or 'exiftool says nothing'}") from None
+    tags = [f"-{tag}" for tag in _TAGS]
+    answer = _answer(photo, f"cannot read {photo}", "-json", "-G0:4", "-a", "-b", *tags)
+    (found,) = json.loads(answer, parse_int=str, parse_float=str)
     values: dict[str, list[str]] = {}
     for name, value in found.items():  # Such as "EXIF:Copy1:UserComment".
         key = re.sub(r":Copy\d+|(?<=PNG:Description)-.*|.*:(?=Comment$)", "", name)
@@ -60,41 +55,36 @@ def write_tags(photo: Path, block: bytes | None, iptc: list[str], is_dry: bool) 
     if photo.suffix.lower() in files.RAW_SUFFIXES:
         raise UserError(f"{photo} is a raw file, into which nothing is written: use --xmp")
     check_exiftool()
-    target, problem = Path(os.path.realpath(photo)), f"cannot embed the caption in {photo}"
-    packet, written = (files.temporary_path(target.parent, TEMPORARY) for _ in range(2))
+    problem, options = f"cannot embed the caption in {photo}", [*iptc, "-o", "-"]
+    if block is not None:
+        options.append("-XMP<=-" if block else "-XMP:all=")
     with files.refuse_os_errors(problem):
-        status = target.stat()
+        status = photo.stat()
         if status.st_nlink > 1:
             raise UserError(f"{photo} has several hard links: give it one, or use --xmp")
-        try:
-            packet.write_bytes(block or b"")
-            # exiftool reads %f in a name as a code, and %d as the photo's folder.
-            xmp = [f"-XMP<=%d{packet.name}"] if block else ["-XMP:all="]
-            options = [*iptc, *(xmp if block is not None else [])]
-            answer = _answer(target, *options, "-o", f"%d{written.name}")
-            if answer or not written.is_file():
-                reason = answer.removeprefix("Error: ").removesuffix(f" - {target}")
-                raise UserError(f"{problem}: {reason or 'exiftool wrote no photo'}")
-            if not is_dry:
-                shutil.copystat(target, written)
-                with suppress(AttributeError, PermissionError):  # Windows; another's photo.
-                    os.chown(written, status.st_uid, status.st_gid)
-                written.chmod(0o600)  # The mode may forbid writing; `replace` copies it.
-                files.replace(written, target)
-        finally:
-            packet.unlink(missing_ok=True)
-            written.unlink(missing_ok=True)
+        content = _answer(photo, problem, *options, given=block or b"")
+        if is_dry:
+            return
+        with files.atomic_path(photo) as temporary:
+            temporary.write_bytes(content)
+            shutil.copystat(photo, temporary)
+            with suppress(AttributeError, PermissionError):  # Windows; another's photo.
+                os.chown(temporary, status.st_uid, status.st_gid)
+            temporary.chmod(
+                0o600
+            )  # The photo's mode, which it gets at the end, may forbid writing.
 
 
-def _answer(photo: Path, *options: str) -> str:
-    """What exiftool prints about a photo, without warnings; or why it prints nothing."""
+def _answer(photo: Path, problem: str, *options: str, given: bytes = b"") -> bytes:
+    """What exiftool prints about a photo. Raises `UserError` with the problem if it fails."""
     seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
     command = ["exiftool", "-q", "-q", *options, os.path.abspath(photo)]
     try:
-        run = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds
-        )
+        run = subprocess.run(command, input=given, capture_output=True, timeout=seconds)
     except subprocess.TimeoutExpired:
-        return f"exiftool took more than {seconds:.0f} seconds"
-    answer = run.stdout.decode(errors="surrogateescape").strip()
-    return "exiftool died" if run.returncode < 0 else answer
+        raise UserError(f"{problem}: exiftool took more than {seconds:.0f} seconds") from None
+    if run.returncode < 0 or not run.stdout:
+        said = run.stderr.decode(errors="surrogateescape").strip().removeprefix("Error: ")
+        reason = said.removesuffix(f" - {command[-1]}") or "exiftool died"
+        raise UserError(f"{problem}: {reason}")
+    return run.stdout

@@ -12,7 +12,7 @@ from captioner import files
 from captioner.errors import UserError, noted, on_a_line
 from captioner.library import merge, texts
 from captioner.library.beside import ENDINGS, Beside
-from captioner.library.exiftool import TEMPORARY, check_exiftool, write_tags
+from captioner.library.exiftool import check_exiftool, write_tags
 from captioner.library.inside import Inside, read_inside
 from captioner.library.words import OPTION, Description, Places, Words, Written
 from captioner.library.xmp import EXTENSION, MARK, Packet, Properties
@@ -72,7 +72,7 @@ class Library:
         words = replace(words, caption=on_a_line(words.caption), keywords=keywords)
         done, path = Written(would="get" if self._is_dry else ""), Path(photo)
         packets, keywords_only = dict[Path, Packet](), False
-        self._tidy(path.parent)
+        self._tidy(path)
         with noted(done.problems.append):  # An unreadable part may be a person's words.
             _check_kind(path)
             if self._places.sidecar or self._places.embed:
@@ -100,7 +100,7 @@ class Library:
             or if there is a copy of the one before.
         """
         path, done = Path(photo), Written(would="lose" if self._is_dry else "")
-        self._tidy(path.parent)
+        self._tidy(path)
         # The text before the XMP that says whose it is, which a kill may leave there.
         places = [("text", self._beside.text(path))]
         places += [("xmp", place) for place in chain(*self._beside.sidecars(path))]
@@ -133,11 +133,12 @@ class Library:
                     is_removed = True
         return is_removed
 
-    def _tidy(self, folder: Path) -> None:
+    def _tidy(self, photo: Path) -> None:
         """Remove what killed runs left in a folder, once."""
+        folder = photo.with_name(photo.suffix)
         if folder not in self._tidied and not self._is_dry:
             self._tidied.add(folder)
-            files.remove_leftovers(folder / f"a{ending}" for ending in (*ENDINGS, TEMPORARY))
+            files.remove_leftovers(map(photo.with_suffix, (*ENDINGS, photo.suffix)))
 
     def _found(self, photo: Path, is_embedded: bool = False) -> tuple[dict[Path, Packet], Inside]:
         """The packets of the sidecars and of the photo, by path, and how it was read."""
