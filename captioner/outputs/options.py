@@ -95,8 +95,8 @@ class OutputOptions(Config):
         if self.describe == "none" and (self.text or not self.describes_photos):
             raise UserError("--describe none needs --xmp or --embed, and no --text")
         beside = "--xmp, --text or --embed"
-        given = {"--csv": self.csv, "--jsonl": self.jsonl, "--html": self.html, "--gif": self.gif}
-        given[beside] = self.describes_photos
+        given: dict[str, object] = {"--csv": self.csv, "--jsonl": self.jsonl, "--html": self.html}
+        given |= {"--gif": self.gif, beside: self.describes_photos}
         needs = {"csv_for": "--csv", "jsonl_for": "--jsonl", "title": "--html", "plain": "--html"}
         needs |= {"width": "--gif", "overwrite_descriptions": beside, "dry_run": beside}
         for name, needed in needs.items():
