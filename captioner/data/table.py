@@ -132,19 +132,19 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[TableRow]:
     photos = photo_files([folder], note=problems.notes.append, taken=PHOTO_SUFFIXES)
     found, left_out = _rows_of_tables(photos, folder, problems)
     counts: Counter[str] = Counter()
-    library = Library()
-    for photo in photos:
-        image = photo.relative_to(folder).as_posix()
-        texts = _texts_beside(photo)
-        if text := next(filter(texts.get, texts), None):
-            found[image] = "with a text beside them", [TableRow(f"{text}", image, texts[text])]
-        elif image not in found:
-            kind, description, is_own = _description(photo, library, problems)
-            left_out += is_own
-            if description and not is_own:
-                found[image] = kind, [TableRow(f"{photo}", image, [description])]
-        without = "with a text of numbers alone" if texts else "without"
-        counts[found.get(image, (without, []))[0]] += 1
+    with Library() as library:
+        for photo in photos:
+            image = photo.relative_to(folder).as_posix()
+            texts = _texts_beside(photo)
+            if text := next(filter(texts.get, texts), None):
+                found[image] = "with a text beside them", [TableRow(f"{text}", image, texts[text])]
+            elif image not in found:
+                kind, description, is_own = _description(photo, library, problems)
+                left_out += is_own
+                if description and not is_own:
+                    found[image] = kind, [TableRow(f"{photo}", image, [description])]
+            without = "with a text of numbers alone" if texts else "without"
+            counts[found.get(image, (without, []))[0]] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}"
     if left_out:

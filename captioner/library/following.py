@@ -45,17 +45,16 @@ def follow(moved: Iterable[tuple[str, str, Words]]) -> list[str]:
         with noted(said.append), refuse_os_errors(f"{path} cannot be renamed to {target}"):
             if not os.path.lexists(f"{target}{_MOVING}"):
                 os.rename(path, f"{target}{_MOVING}")
-    for moving in (path for folder in folders for path in sorted(folder.glob(f"*{_MOVING}"))):
+    places = (folder.glob(f"*{ending}*{_MOVING}") for folder in folders for ending in ENDINGS)
+    for moving in sorted(chain.from_iterable(places)):
         target = moving.with_suffix("")
-        is_ours = not {*ENDINGS}.isdisjoint(suffix.lower() for suffix in target.suffixes)
         with noted(said.append), refuse_os_errors(f"{moving} cannot be renamed to {target}"):
-            if is_ours and os.path.lexists(target):
+            if os.path.lexists(target):
                 orphans = numbered(target, "orphaned")
                 orphan = next(path for path in orphans if not os.path.lexists(path))
                 os.rename(target, orphan)
                 said.append(f"{target} is of a photo that is gone; it is {orphan} now")
-            if is_ours:
-                os.rename(moving, target)
+            os.rename(moving, target)
     return said
 
 

@@ -8,18 +8,20 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+from typing_extensions import Self
+
 from captioner import files
 from captioner.errors import UserError, noted, on_a_line
 from captioner.library import merge, texts
 from captioner.library.beside import ENDINGS, Beside
-from captioner.library.exiftool import check_exiftool, write_tags
+from captioner.library.exiftool import TEMPORARY, Exiftool
 from captioner.library.inside import Inside, read_inside
 from captioner.library.words import OPTION, Description, Places, Words, Written
 from captioner.library.xmp import EXTENSION, MARK, Packet, Properties
 
 
 class Library:
-    """Photos with the words in them and beside them.
+    """Photos with the words in them and beside them; a context manager, which ends exiftool.
 
     Threads may share it. It keeps nothing of a photo, but the names of the folders it saw last.
 
@@ -39,8 +41,16 @@ class Library:
     ) -> None:
         self._places, self._overwrite, self._is_dry = places, overwrite, dry_run
         self._photos, self._beside, self._tidied = photos, Beside(), set[Path]()
+        self._exiftool = Exiftool()
         if places.embed:
-            check_exiftool()
+            self._exiftool.check()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End exiftool."""
+        self._exiftool.close()
 
     def said(self, photo: str) -> Sequence[Description]:
         """The descriptions in and beside a photo, but by cameras; the first counts most.
@@ -72,7 +82,7 @@ class Library:
         words = replace(words, caption=on_a_line(words.caption), keywords=keywords)
         done, path = Written(would="get" if self._is_dry else ""), Path(photo)
         packets, keywords_only = dict[Path, Packet](), False
-        self._tidy(path)
+        self._tidy(path.parent)
         with noted(done.problems.append):  # An unreadable part may be a person's words.
             _check_kind(path)
             if self._places.sidecar or self._places.embed:
@@ -100,7 +110,7 @@ class Library:
             or if there is a copy of the one before.
         """
         path, done = Path(photo), Written(would="lose" if self._is_dry else "")
-        self._tidy(path)
+        self._tidy(path.parent)
         # The text before the XMP that says whose it is, which a kill may leave there.
         places = [("text", self._beside.text(path))]
         places += [("xmp", place) for place in chain(*self._beside.sidecars(path))]
@@ -133,19 +143,18 @@ class Library:
                     is_removed = True
         return is_removed
 
-    def _tidy(self, photo: Path) -> None:
+    def _tidy(self, folder: Path) -> None:
         """Remove what killed runs left in a folder, once."""
-        folder = photo.with_name(photo.suffix)
         if folder not in self._tidied and not self._is_dry:
             self._tidied.add(folder)
-            files.remove_leftovers(map(photo.with_suffix, (*ENDINGS, photo.suffix)))
+            files.remove_leftovers(folder / f"a{ending}" for ending in (*ENDINGS, TEMPORARY))
 
     def _found(self, photo: Path, is_embedded: bool = False) -> tuple[dict[Path, Packet], Inside]:
         """The packets of the sidecars and of the photo, by path, and how it was read."""
         paths = filter(os.path.isfile, chain(*self._beside.sidecars(photo)))
         packets = {path: _packet(path) for path in paths}
         with files.refuse_os_errors(f"cannot read {photo}"):
-            inside = read_inside(photo, is_embedded)
+            inside = read_inside(photo, self._exiftool, is_embedded)
         name = f"the XMP of {photo}"
         for number, content in enumerate(inside.packets or [None]):
             packets[photo / f"{number}" if number else photo] = Packet(content, name)
@@ -252,7 +261,7 @@ class Library:
             self._put(place, None if is_gone else packet.content)
         elif is_changed or iptc:
             block = packet.content if is_changed else None
-            write_tags(place, b"" if is_gone else block, iptc, self._is_dry)
+            self._exiftool.write(place, b"" if is_gone else block, iptc, self._is_dry)
         return is_changed or bool(iptc)
 
     def _put(self, place: Path, content: bytes | None) -> bool:

@@ -13,7 +13,7 @@ from PIL.IptcImagePlugin import getiptcinfo
 from captioner.errors import UserError, noted, reason_of
 from captioner.files import RAW_SUFFIXES, read_bytes
 from captioner.library.cameras import by_people
-from captioner.library.exiftool import TEXTS, has_exiftool, read_tags
+from captioner.library.exiftool import TEXTS, Exiftool
 from captioner.library.merge import ELSEWHERE, IPTC_CAPTION, IPTC_KEYWORDS
 from captioner.library.xmp import Properties
 
@@ -41,7 +41,7 @@ class Inside:
     problem: str = ""
 
 
-def read_inside(photo: Path, is_embedded: bool) -> Inside:
+def read_inside(photo: Path, exiftool: Exiftool, is_embedded: bool) -> Inside:
     """Read the words in a photo: by Pillow, which is faster, and what it does not see by exiftool.
 
     is_embedded: whether words are written there: by exiftool alone.
@@ -50,8 +50,8 @@ def read_inside(photo: Path, is_embedded: bool) -> Inside:
     with noted(problems.append):
         values = {} if is_embedded else _read_by_pillow(photo)
     with noted(problems.append):
-        if has_exiftool() and (not values or "unseen" in values):
-            values = read_tags(photo)
+        if exiftool.is_there and (not values or "unseen" in values):
+            values = exiftool.read(photo)
     if not values:
         is_raw = photo.suffix.lower() in RAW_SUFFIXES  # Nothing is written into it.
         return Inside(problem="" if is_raw else "".join(problems[-1:]))

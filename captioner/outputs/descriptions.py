@@ -16,10 +16,8 @@ from captioner.text.languages import ENGLISH
 class Descriptions(Sink):
     """Writes captions and keywords as --xmp, --text and --embed say.
 
-    In any thread: flushing files and exiftool take the time.
+    In any thread, as flushing files takes the time; exiftool writes one after the other.
     """
-
-    takes_any_order = True
 
     def __init__(self, path: str, run: Run) -> None:
         super().__init__(path, run)
@@ -28,6 +26,7 @@ class Descriptions(Sink):
             raise UserError("--xmp, --text and --embed need photo files, not -, --demo or shards")
         options = run.options
         places = Places(sidecar=options.xmp, text=options.text, embed=options.embed)
+        self.takes_any_order = not options.embed
         self._library = Library(places, options.overwrite_descriptions, options.dry_run, run.photos)
 
     def files(self, photo: str) -> Mapping[str, str]:
@@ -59,6 +58,10 @@ class Descriptions(Sink):
             note_state(record, record.image)
         for problem in written.problems:
             record.add_problem(problem)
+
+    def close(self) -> None:
+        """End exiftool."""
+        self._library.__exit__()
 
 
 def words_of(record: PhotoRecord, options: OutputOptions) -> Words:

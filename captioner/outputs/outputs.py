@@ -56,12 +56,13 @@ def other_sinks(run: Run) -> Iterator[Sink]:
 class Outputs:
     """Writes captions where options say; made by `opened_outputs`.
 
+    run: what sinks know of it.
     finished: photos whose captions an earlier run has left; what they lack is written.
     remaining: those to caption: the others, or all if a sink needs their maps.
     """
 
-    def __init__(self, run: Run, source: CaptionSource = CaptionSource()) -> None:  # noqa: B008
-        self._run, options = run, run.options
+    def __init__(self, run: Run, source: CaptionSource) -> None:
+        self.run, options = run, run.options
         self._tables = sinks_of(run, TABLES)
         described = sinks_of(run, DRAWN) + sinks_of(run, DESCRIBED)
         self.sinks = [*described, *other_sinks(run), *self._tables]
@@ -84,7 +85,7 @@ class Outputs:
         self.remaining = {name: run.photos[name] for name in run.photos if name not in done}
 
     def _check_paths(self) -> None:
-        options, photos = self._run.options, self._run.photos
+        options, photos = self.run.options, self.run.photos
         files_of = [sink.files(photo).items() for sink in self._drawing for photo in photos]
         drawings = [*chain.from_iterable(files_of)]
         tables = [(option, path) for option, path in options.tables.items() if path != "-"]
@@ -113,7 +114,7 @@ class Outputs:
 
     def give(self, records: Iterable[PhotoRecord]) -> Iterator[PhotoRecord]:
         """Give records to all sinks; yields them."""
-        is_slow = self._drawing or self._run.options.describes_photos
+        is_slow = any(sink.draws or sink.takes_any_order for sink in self.sinks)
         workers = min(allowed_cores(), MOST_WORKERS) if is_slow else 0
         for record in in_background(self._prepare, records, workers):
             self._give(record)
@@ -121,8 +122,8 @@ class Outputs:
 
     def _record(self, item: Caption | Failed) -> PhotoRecord:
         """The record of a photo, a new one or that by a person, with the state when it was read."""
-        name, kind = item.name or "", self._run.options.keywords
-        source = self._run.photos.get(name, name)
+        name, kind = item.name or "", self.run.options.keywords
+        source = self.run.photos.get(name, name)
         before = self._resumed and self._resumed.read(name)
         made = None if isinstance(item, Failed) else item.with_keywords(kind)
         reason = item.reason if isinstance(item, Failed) else ""
@@ -142,7 +143,7 @@ class Outputs:
             record.add_problem(reason)
             return record
         note_state(record, source)
-        if self._run.options.tables and (digest := photo_digest(name)):
+        if self.run.options.tables and (digest := photo_digest(name)):
             record.photo_digest = digest
         return record
 
@@ -150,7 +151,7 @@ class Outputs:
         """Write a photo's drawings, as large as they are: the model may see fewer pixels."""
         made = record.made
         if self._drawing and made and made.words and made.region:
-            source, seconds = self._run.photos[record.image], self._run.options.decoding_seconds
+            source, seconds = self.run.photos[record.image], self.run.options.decoding_seconds
             with noted(record.add_problem):
                 photo = load_image(source, sufficient_side=DRAWN_SIDE, decoding_seconds=seconds)
                 caption = made.of_photo(photo, made.region)
@@ -162,7 +163,7 @@ class Outputs:
 
     def _give(self, record: PhotoRecord, any_order: bool = False) -> None:
         """Give a record to its sinks: to those that take any order, or to the others."""
-        is_sure = record.is_sure(self._run.options.min_confidence)
+        is_sure = record.is_sure(self.run.options.min_confidence)
         for sink in self.sinks:
             if sink.takes_any_order == any_order and (is_sure or sink.takes_unsure):
                 with nullcontext() if sink in self._tables else noted(record.add_problem):

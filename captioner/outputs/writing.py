@@ -16,7 +16,7 @@ from captioner.outputs.descriptions import words_of
 from captioner.outputs.json_lines import JsonLines, line_of
 from captioner.outputs.known_photos import is_as_before, note_state
 from captioner.outputs.options import OutputOptions
-from captioner.outputs.outputs import Outputs
+from captioner.outputs.outputs import opened_outputs
 from captioner.outputs.record import PERSON, PhotoRecord, record_of
 from captioner.outputs.resume import Resumed
 from captioner.outputs.sink import Run
@@ -41,17 +41,17 @@ def write_captions(
     images: the photos' folder; by default the working folder, or else the table's.
     language: of people's rows which name none.
     """
-    run, problems = Run(options, {}, report), Problems("skip", f"table {table}")
-    counts = Counter({"not written": 0})
-    records = _records(Path(table), images, language, run, problems)
-    for record in Outputs(run).give(records):
-        outcome = "left out"
-        if written := record.described:
-            outcome = "described" if written.changes else "described already"
-            outcome = "kept a person's words" if written.kept else outcome
-        if record.error:
-            report(record.error)
-        counts["not written" if record.error else outcome] += 1
+    problems, counts = Problems("skip", f"table {table}"), Counter({"not written": 0})
+    with opened_outputs(options, {}, report) as outputs:
+        records = _records(Path(table), images, language, outputs.run, problems)
+        for record in outputs.give(records):
+            outcome = "left out"
+            if written := record.described:
+                outcome = "described" if written.changes else "described already"
+                outcome = "kept a person's words" if written.kept else outcome
+            if record.error:
+                report(record.error)
+            counts["not written" if record.error else outcome] += 1
     counts["not written"] += len(problems)
     return counts
 
@@ -72,24 +72,24 @@ def unwrite_captions(
     tables = [name for name in photos if Path(name).suffix.lower() in _TABLES]
     named = dict.fromkeys(name for name in photos if name not in tables)
     options = OutputOptions(text=True, dry_run=is_dry, edited=True)
-    library = Library(dry_run=is_dry)
+    with Library(dry_run=is_dry) as library:
 
-    def undo(photo: str, record: PhotoRecord | None = None) -> None:
-        undone = library.undo(photo, words_of(record, options) if record else None)
-        for sentence in (*undone.problems, *undone.notes):
-            report(sentence)
-        counts.update(_KINDS[option] for option in undone.words)
-        counts["texts left that may be a person's"] += bool(undone.kept)
-        counts["not changed"] += bool(undone.problems)
+        def undo(photo: str, record: PhotoRecord | None = None) -> None:
+            undone = library.undo(photo, words_of(record, options) if record else None)
+            for sentence in (*undone.problems, *undone.notes):
+                report(sentence)
+            counts.update(_KINDS[option] for option in undone.words)
+            counts["texts left that may be a person's"] += bool(undone.kept)
+            counts["not changed"] += bool(undone.problems)
 
-    for table in tables:
-        run, problems = Run(options, {}, report), Problems("skip", f"table {table}")
-        for record in _records(Path(table), images, ENGLISH, run, problems):
-            named.pop(record.image, None)
-            undo(record.image, record)
-        counts["not changed"] += len(problems)
-    for photo in named:
-        undo(photo)
+        for table in tables:
+            run, problems = Run(options, {}, report), Problems("skip", f"table {table}")
+            for record in _records(Path(table), images, ENGLISH, run, problems):
+                named.pop(record.image, None)
+                undo(record.image, record)
+            counts["not changed"] += len(problems)
+        for photo in named:
+            undo(photo)
     return counts
 
 

@@ -1,4 +1,5 @@
 import shutil
+from collections.abc import Iterator
 
 import pytest
 
@@ -6,8 +7,9 @@ from captioner.library import Library, Places
 
 
 @pytest.fixture
-def library() -> Library:
+def library() -> Iterator[Library]:
     """The gate to photos in which words are embedded."""
     if shutil.which("exiftool") is None:
         pytest.skip("needs exiftool (Debian's libimage-exiftool-perl)")
-    return Library(Places(embed=True))
+    with Library(Places(embed=True)) as library:
+        yield library

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGINT
@@ -260,25 +261,46 @@ def test_an_exiftool_that_dies_or_stops_costs_its_photo_alone(
     assert (second.problems, again.problems) == ([], [])
 
 
+ENDED = """
+import os, sys
+from captioner.library import Library, Places, Words
+from captioner.library import exiftool
+
+class Stopped(exiftool.Timer):
+    def start(self):
+        number = self.function.__self__.pid
+        os.kill(number, 19)
+        super().start()
+        print(number, flush=True)
+
+exiftool.Timer = Stopped
+library = Library(Places(embed=True))
+with library:
+    library.write(sys.argv[1], Words("a cat"))
+"""
+
+
 @pytest.mark.usefixtures("library")
-def test_an_interrupted_run_ends_at_once_and_exiftool_with_it(tmp_path: Path) -> None:
-    photo, stub, number = save_noise(tmp_path / "a.jpg"), tmp_path / "exiftool", tmp_path / "number"
+@pytest.mark.parametrize("signal", [SIGINT, 9])
+def test_an_interrupted_run_ends_at_once_and_exiftool_with_it(signal: int, tmp_path: Path) -> None:
+    photo = save_noise(tmp_path / "a.jpg")
     before = photo.read_bytes()
-    stub.write_text(f"#!/bin/sh\necho $$ > {number}.new; mv {number}.new {number}; kill -STOP $$")
-    stub.chmod(0o755)
-    code = "import sys; from captioner.library import Library, Places, Words\n"
-    code += "Library(Places(embed=True)).write(sys.argv[1], Words('a cat'))"
-    path = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    command = [sys.executable, "-c", code, str(photo)]
-    with subprocess.Popen(command, env=path, stderr=subprocess.DEVNULL) as run:
-        while not number.exists():
-            time.sleep(0.02)
-        run.send_signal(SIGINT)
+    command = [sys.executable, "-c", ENDED, str(photo)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+        assert run.stdout is not None
+        number = int(run.stdout.readline())
+        run.send_signal(signal)
         run.wait(30)  # The limit of the stopped exiftool is 60 seconds.
-    with suppress(OSError):  # A process that ended has no folder.
-        while os.readlink(f"/proc/{int(number.read_text())}/cwd"):
-            time.sleep(0.02)
+    for _ in ended(number):
+        time.sleep(0.02)
     assert photo.read_bytes() == before
+
+
+def ended(number: int) -> Iterator[None]:
+    """Waits, in steps, for the end of a process, on Linux; a zombie has no folder."""
+    with suppress(OSError):
+        while os.readlink(f"/proc/{number}/cwd"):
+            yield
 
 
 def test_no_temporary_folder_is_needed(tmp_path: Path, monkeypatch: Patch) -> None:
