@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -22,6 +22,15 @@ class UserError(Exception):
 
 class GraphError(UserError):
     """A model's graphs cannot be used; torch needs none."""
+
+
+@contextmanager
+def noted(note: Callable[[str], object]) -> Iterator[None]:
+    """Note the sentence of a `UserError` in the block, which ends there, and go on."""
+    try:
+        yield
+    except UserError as error:
+        note(str(error))
 
 
 @contextmanager

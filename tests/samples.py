@@ -162,8 +162,8 @@ def xmp_texts(content: bytes | Path, name: str) -> list[str]:
 
 def words_of_person(photo: Path) -> str:
     """The description of a photo by a person, whether captioner wrote it or not; "" if none."""
-    with Library() as library:
-        return next((each.text for each in library.said(str(photo)) if each.by != "captioner"), "")
+    library = Library()
+    return next((each.text for each in library.said(str(photo)) if each.by != "captioner"), "")
 
 
 def xmp_packet(properties: str) -> bytes:

@@ -33,10 +33,8 @@ class Beside:
         such as a raw one (`photoshop:SidecarForExtension`), is left out.
         """
         is_alone = len(self._alike(photo)) < 2  # Else case tells photos apart.
-        short, long = (
-            self._spellings(exact, is_alone)
-            for exact in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp"))
-        )
+        short = self._spellings(photo.with_suffix(".xmp"), is_alone)
+        long = self._spellings(photo.with_name(f"{photo.name}.xmp"), is_alone)
         return [[path for path in short if not _is_of_other(path, photo)], long]
 
     def sidecar(self, photo: Path, program: Program) -> Path:
@@ -108,10 +106,7 @@ def _is_of_other(sidecar: Path, photo: Path) -> bool:
     """Whether a sidecar says that it is of a file with another suffix, such as a raw file."""
     with suppress(OSError, ValueError):
         if found := _SIDECAR_FOR.search(sidecar.read_bytes().replace(b"\0", b"")):
-            types = (_type_of(suffix) for suffix in (found[1].decode("latin-1"), photo.suffix[1:]))
-            return len({*types}) > 1
+            suffixes = [found[1].decode("latin-1").lower(), photo.suffix[1:].lower()]
+            types = {mimetypes.guess_type(f"a.{suffix}")[0] or suffix for suffix in suffixes}
+            return len(types) > 1
     return False
-
-
-def _type_of(suffix: str) -> str:
-    return mimetypes.guess_type(f"a.{suffix}")[0] or suffix.lower()

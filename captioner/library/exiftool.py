@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from ctypes import CDLL
 from functools import partial
@@ -19,13 +20,8 @@ from captioner.errors import UserError
 TEMPORARY = ".embedded"
 """Suffix of temporary files beside photos; by that of a WebP, exiftool does not know its format."""
 
-TEXTS = (
-    "EXIF:ImageDescription",
-    "EXIF:XPComment",
-    "EXIF:UserComment",
-    "PNG:Description",
-    "Comment",
-)
+_EXIF = ("EXIF:ImageDescription", "EXIF:XPComment", "EXIF:UserComment")
+TEXTS = (*_EXIF, "PNG:Description", "Comment")
 """Places of descriptions beside XMP and IPTC; the first counts most."""
 _TAGS = (*TEXTS, "PNG:Description*", "EXIF:Make", "XMP", "IPTC:all", "FileType", "MIMEType")
 
@@ -35,7 +31,7 @@ _READY = "{ready}\n"  # What exiftool prints after each photo.
 
 
 class Exiftool:
-    """Runs one command after the other; starts a new process if the last died. Threads share it."""
+    """Starts a process when there is none, or the last one died or was ended; threads share it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -48,43 +44,14 @@ class Exiftool:
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")
 
-    def run(self, photo: Path, *options: str) -> str:
-        """What exiftool prints about a photo, without warnings; or why it prints nothing."""
-        command = ["-q", "-q", *options, f"{photo}", "-echo3", _READY.strip(), "-execute"]
-        if any("\n" in argument for argument in command):
-            return "its name has a line break"
-        with self._lock:
-            return self._answer(command, _SECONDS + photo.stat().st_size / _BYTES_A_SECOND)
-
-    def _answer(self, command: list[str], seconds: float) -> str:
-        exiftool = self._process = self._process or _started()
-        limit = Timer(seconds, exiftool.kill)
-        limit.daemon = True  # An interrupted run does not wait for it.
-        limit.start()
-        lines: list[str] = []
-        try:
-            with suppress(OSError):  # One that died prints nothing either.
-                print(*command, sep="\n", file=exiftool.stdin, flush=True)
-            for line in exiftool.stdout or ():
-                if line == _READY:
-                    return "".join(lines).strip()
-                lines.append(line)
-            is_late = limit.finished.is_set()
-        except KeyboardInterrupt:  # Its answer would be taken for that about the next photo.
-            self.close()
-            raise
-        finally:
-            limit.cancel()
-        self.close()
-        return f"exiftool took more than {seconds:.0f} seconds" if is_late else "exiftool died"
-
     def read(self, photo: Path) -> dict[str, list[str]]:
         """The values of `_TAGS` in a photo, by group and name. Raises `UserError` without any."""
-        answer = self.run(photo, "-json", "-G0:4", "-a", "-b", *(f"-{tag}" for tag in _TAGS))
+        tags, problem = [f"-{tag}" for tag in _TAGS], f"cannot read {photo}"
+        answer = self._answer(photo, problem, "-json", "-G0:4", "-a", "-b", *tags)
         try:
             (found,) = json.loads(answer, parse_int=str, parse_float=str)
         except ValueError:
-            raise UserError(f"cannot read {photo}: {answer or 'exiftool says nothing'}") from None
+            raise UserError(f"{problem}: {answer or 'exiftool says nothing'}") from None
         values: dict[str, list[str]] = {}
         for name, value in found.items():  # Such as "EXIF:Copy1:UserComment".
             key = re.sub(r":Copy\d+|(?<=PNG:Description)-.*|.*:(?=Comment$)", "", name)
@@ -103,17 +70,17 @@ class Exiftool:
             raise UserError(f"{photo} is a raw file, into which nothing is written: use --xmp")
         self.check()
         target, problem = Path(os.path.realpath(photo)), f"cannot embed the caption in {photo}"
-        packet, written = (files.temporary_path(target.parent, TEMPORARY) for _ in range(2))
+        written = files.temporary_path(target.parent, TEMPORARY)
+        # exiftool reads %f in a name as a code, and %d as the photo's folder.
+        options = [*iptc, "-o", f"%d{written.name}"]
+        if block is not None:
+            options.append(f"-XMP={block.decode()}" if block else "-XMP:all=")
         with files.refuse_os_errors(problem):
             status = target.stat()
             if status.st_nlink > 1:
                 raise UserError(f"{photo} has several hard links: give it one, or use --xmp")
             try:
-                packet.write_bytes(block or b"")
-                # exiftool reads %f in a name as a code, and %d as the photo's folder.
-                xmp = [f"-XMP<=%d{packet.name}"] if block else ["-XMP:all="]
-                options = [*iptc, *(xmp if block is not None else [])]
-                answer = self.run(target, *options, "-o", f"%d{written.name}")
+                answer = self._answer(target, problem, *options)
                 if answer or not written.is_file():
                     reason = answer.removeprefix("Error: ").removesuffix(f" - {target}")
                     raise UserError(f"{problem}: {reason or 'exiftool wrote no photo'}")
@@ -124,15 +91,42 @@ class Exiftool:
                     written.chmod(0o600)  # The mode may forbid writing; `replace` copies it.
                     files.replace(written, target)
             finally:
-                packet.unlink(missing_ok=True)
                 written.unlink(missing_ok=True)
 
     def close(self) -> None:
         """End the process."""
-        if self._process is not None:
-            with suppress(OSError), self._process:  # It may hold a command that nobody reads.
-                self._process.kill()
-        self._process = None
+        if self._process:
+            _end(self._process)
+
+    def _answer(self, photo: Path, problem: str, *options: str) -> str:
+        """What exiftool prints about a photo, without warnings.
+
+        Raises `UserError` with the problem if it dies, or is ended as it takes too long.
+        """
+        texts = [each.replace("\\", "\\\\").replace("\n", "\\n") for each in (*options, f"{photo}")]
+        command = ["-q", "-q", *(f"#[CSTR]{text}" for text in texts), "-echo3", _READY.strip()]
+        seconds, lines = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND, list[str]()
+        with self._lock:
+            exiftool, self._process = self._process or _started(), None
+            start = time.monotonic()
+            limit = Timer(seconds, exiftool.kill)
+            limit.daemon = True  # An interrupted run does not wait for it.
+            limit.start()
+            try:
+                with suppress(OSError):  # One that died prints nothing either.
+                    print(*command, "-execute", sep="\n", file=exiftool.stdin, flush=True)
+                for line in exiftool.stdout or ():
+                    if line == _READY:
+                        self._process = exiftool
+                        return "".join(lines).strip()
+                    lines.append(line)
+            finally:
+                limit.cancel()
+                if not self._process:  # Its answer would be taken for that about the next photo.
+                    _end(exiftool)
+        is_late = time.monotonic() - start > seconds
+        reason = f"took more than {seconds:.0f} seconds" if is_late else "died"
+        raise UserError(f"{problem}: exiftool {reason}")
 
 
 def _started() -> "subprocess.Popen[str]":
@@ -148,3 +142,8 @@ def _started() -> "subprocess.Popen[str]":
         start_new_session=True,  # Ctrl-C is for captioner.
         preexec_fn=partial(CDLL(None).prctl, 1, signal.SIGKILL) if is_linux else None,
     )
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    with suppress(OSError), process:  # It may hold a command that nobody reads.
+        process.kill()

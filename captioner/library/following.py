@@ -6,12 +6,12 @@ stays there, and a run after a kill goes on.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import chain, takewhile
 from pathlib import Path
 
-from captioner.errors import UserError
-from captioner.files import read_bytes
+from captioner.errors import UserError, noted
+from captioner.files import read_bytes, refuse_os_errors
 from captioner.library import merge
 from captioner.library.beside import ENDINGS, Beside, is_photo
 from captioner.library.texts import content_of, is_own, numbered
@@ -23,7 +23,13 @@ _MOVING = ".moving"
 
 
 def follow(moved: Iterable[tuple[str, str, Words]]) -> list[str]:
-    """Rename the files beside photos with these; returns sentences about what was in the way."""
+    """Rename the files beside photos that were renamed, all at once: they may swap.
+
+    What is in the way gets the ending `.orphaned`. Returns a sentence about each such file, and
+    about each text of which nothing says whose it is.
+
+    moved: the old name, the new one, and the words that a record has for the photo.
+    """
     beside, said, folders = Beside(), list[str](), set[Path]()
     sources = dict[Path, Path]()  # By the new name.
     for old, new, words in moved:
@@ -31,17 +37,24 @@ def follow(moved: Iterable[tuple[str, str, Words]]) -> list[str]:
         folders.add(place.parent)
         sidecars, is_there = _sidecars(photo, place, words.photo_digest, beside)
         renamed: list[tuple[Path, Path]] = []
-        with _noted(said):
+        with noted(said.append):
             renamed = _texts(photo, place, words, beside, bool(sidecars), is_there)
         for path, target in [*renamed, *sidecars]:  # After a kill, sidecars tell of texts.
             sources.setdefault(target, path)
     for target, path in sources.items():
-        with _noted(said, f"{path} cannot be renamed to {target}"):
+        with noted(said.append), refuse_os_errors(f"{path} cannot be renamed to {target}"):
             if not os.path.lexists(f"{target}{_MOVING}"):
                 os.rename(path, f"{target}{_MOVING}")
-    for moving in (path for folder in folders for path in sorted(folder.glob(f"*{_MOVING}"))):
-        if {suffix.lower() for suffix in moving.suffixes} & {*ENDINGS}:
-            _settle(moving, sources, said)
+    places = (folder.glob(f"*{ending}*{_MOVING}") for folder in folders for ending in ENDINGS)
+    for moving in sorted(chain.from_iterable(places)):
+        target = moving.with_suffix("")
+        with noted(said.append), refuse_os_errors(f"{moving} cannot be renamed to {target}"):
+            if os.path.lexists(target):
+                orphans = numbered(target, "orphaned")
+                orphan = next(path for path in orphans if not os.path.lexists(path))
+                os.rename(target, orphan)
+                said.append(f"{target} is of a photo that is gone; it is {orphan} now")
+            os.rename(moving, target)
     return said
 
 
@@ -82,14 +95,15 @@ def _sidecars(
     short, long = beside.sidecars(old)
     targets = dict.fromkeys(short, new.with_suffix(".xmp"))
     targets |= dict.fromkeys(long, new.with_name(f"{new.name}.xmp"))
-    is_free, is_there = not beside.namesakes(old), False
+    is_free = not beside.namesakes(old)
+    is_there = bool(photo_digest) and photo_digest in map(_digest, targets.values())
     found = list[tuple[Path, Path]]()
     for path, target in targets.items():
-        digest, digest_there = _digest(path), _digest(target)
-        is_there |= bool(digest_there) and digest_there == photo_digest
-        is_its_own = digest == photo_digest and digest != digest_there
-        is_unmarked = not digest and is_free and not os.path.lexists(target)
-        if os.path.isfile(path) and (is_its_own if digest else is_unmarked):
+        digest = _digest(path)
+        follows = digest == photo_digest and digest != _digest(target)
+        if not digest:
+            follows = is_free and not os.path.lexists(target)
+        if follows and os.path.isfile(path):
             found.append((path, target))
     return found, is_there
 
@@ -106,8 +120,8 @@ def _texts(
     """
     text, target = beside.text(old), new.with_suffix(".txt")
     content, there = content_of(text), content_of(beside.text(new))
-    here, at_target = (_likeness(each, words) for each in (content, there))
-    if content and (with_sidecar if here == at_target else here > at_target):
+    here, at_target = _likeness(content, words), _likeness(there, words)
+    if content and (here > at_target or (here == at_target and with_sidecar)):
         copies = [*takewhile(os.path.lexists, numbered(text, "before"))]
         renamed = [*zip(copies, numbered(target, "before"), strict=False)]
         return [*renamed[::-1], (text, target)]
@@ -119,8 +133,7 @@ def _texts(
 
 def _likeness(text: str, words: Words) -> int:
     """How much a text is a photo's: its caption is most, then one that it had."""
-    is_caption = bool(text) and text in (words.caption, words.line)
-    return is_caption + (bool(text) and is_own(text, words))
+    return (text in (words.caption, words.line)) + is_own(text, words) if text else 0
 
 
 def _digest(sidecar: Path) -> str:
@@ -128,33 +141,3 @@ def _digest(sidecar: Path) -> str:
     with suppress(UserError):
         return merge.digest_of(Packet(read_bytes(sidecar), ""))
     return ""
-
-
-def _settle(moving: Path, sources: Mapping[Path, Path], said: list[str]) -> None:
-    """Give a file its new name, and what is there the ending `.orphaned`; else it goes back."""
-    target = moving.with_suffix("")
-    source = sources.get(target, target)
-    with _noted(said, f"{source} cannot be renamed to {target}"):
-        try:
-            if os.path.lexists(target):
-                orphan = next(
-                    each for each in numbered(target, "orphaned") if not os.path.lexists(each)
-                )
-                os.rename(target, orphan)
-                said.append(f"{target} is of a photo that is gone; it is {orphan} now")
-            os.rename(moving, target)
-        except OSError:
-            if not os.path.lexists(source):
-                os.rename(moving, source)
-            raise
-
-
-@contextmanager
-def _noted(said: list[str], problem: str = "") -> Iterator[None]:
-    """Add a sentence about an error."""
-    try:
-        yield
-    except UserError as error:
-        said.append(f"{error}")
-    except OSError as error:
-        said.append(f"{problem}: {error.strerror or error}")

@@ -2,7 +2,7 @@
 
 import mimetypes
 import os
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -11,11 +11,10 @@ from pathlib import Path
 from typing_extensions import Self
 
 from captioner import files
-from captioner.errors import UserError, on_a_line
+from captioner.errors import UserError, noted, on_a_line
 from captioner.library import merge, texts
 from captioner.library.beside import ENDINGS, Beside
 from captioner.library.exiftool import TEMPORARY, Exiftool
-from captioner.library.following import follow, strays
 from captioner.library.inside import Inside, read_inside
 from captioner.library.words import OPTION, Description, Places, Words, Written
 from captioner.library.xmp import EXTENSION, MARK, Packet, Properties
@@ -41,9 +40,8 @@ class Library:
         photos: Container[str] = (),
     ) -> None:
         self._places, self._overwrite, self._is_dry = places, overwrite, dry_run
-        self._photos = photos
-        self._beside, self._exiftool = Beside(), Exiftool()
-        self._tidied = set[Path]()
+        self._photos, self._beside, self._tidied = photos, Beside(), set[Path]()
+        self._exiftool = Exiftool()
         if places.embed:
             self._exiftool.check()
 
@@ -85,17 +83,14 @@ class Library:
         done, path = Written(would="get" if self._is_dry else ""), Path(photo)
         packets, keywords_only = dict[Path, Packet](), False
         self._tidy(path.parent)
-        try:
+        with noted(done.problems.append):  # An unreadable part may be a person's words.
             _check_kind(path)
             if self._places.sidecar or self._places.embed:
                 packets, inside = self._found(path, self._places.embed)
                 keywords_only = self._keeps_words(photo, packets, inside, words, done)
-        except UserError as error:  # The unreadable part may be a person's words.
-            done.problems.append(str(error))
-            return done
-        for option, name in self.files(photo).items():
+        for option, name in {} if done.problems else self.files(photo).items():
             place = Path(name)
-            try:
+            with noted(done.problems.append):
                 packet = packets.get(place) or Packet(None, name)
                 self._check_unshared(path, option, place, packet, words)
                 if option == "text":
@@ -104,8 +99,6 @@ class Library:
                     self._write_xmp(place, packet, words, keywords_only, done)
                 if os.path.lexists(place) and not self._is_dry:
                     done.files[option] = name
-            except UserError as error:
-                done.problems.append(str(error))
         return done
 
     def undo(self, photo: str, words: Words | None = None) -> Written:
@@ -125,40 +118,16 @@ class Library:
         if not places:
             done.problems.append(f"{photo} does not exist")
         for option, place in places:
-            try:
+            with noted(done.problems.append), files.refuse_os_errors(f"cannot write {place}"):
                 _check_kind(path)
-                with files.refuse_os_errors(f"cannot write {place}"):
-                    if option == "text":
-                        self._undo_text(path, place, words, done)
-                    elif MARK in files.read_bytes(place):
-                        is_sidecar = option == "xmp"
-                        packet = _packet(place) if is_sidecar else self._found(path, True)[0][path]
-                        gone = merge.undone(packet)
-                        if self._save(place, packet, gone.properties):
-                            done.count(option, place, gone.words)
-            except UserError as error:
-                done.problems.append(str(error))
+                if option == "text":
+                    self._undo_text(path, place, words, done)
+                elif MARK in files.read_bytes(place):
+                    packet = _packet(place) if option == "xmp" else self._found(path, True)[0][path]
+                    gone = merge.undone(packet)
+                    if self._save(place, packet, gone.properties):
+                        done.count(option, place, gone.words)
         return done
-
-    def follow(self, moved: Iterable[tuple[str, str, Words]]) -> Sequence[str]:
-        """Rename sidecars and texts with photos that were renamed, all at once (they may swap).
-
-        A file follows if it is the photo's: a sidecar by the digest in it, a text with its sidecar
-        or by its words. So what is in its place stays there, also after a kill. A file in the way
-        gets the ending `.orphaned`. Returns a sentence about each of those, and about each text of
-        which nothing says whose it is. A dry run does nothing.
-
-        moved: the old name, the new one, and the words that a record has for the photo.
-        """
-        said = [] if self._is_dry else follow(moved)
-        self._beside = Beside()
-        return said
-
-    def strays(
-        self, photos: Mapping[str, str], photo_digest: Callable[[str], str]
-    ) -> Iterable[tuple[str, str]]:
-        """See `following.strays`: sidecars that no longer lie beside their photos."""
-        return strays(photos, photo_digest)
 
     def remove_orphan(self, photo: str) -> bool:
         """Remove the sidecar of a photo that is gone, if captioner made it and wrote all of it.
@@ -250,8 +219,8 @@ class Library:
             return
         if not is_own:
             replaced, (_, copy) = [old], texts.copies(place)
-            self._replace(copy, files.read_bytes(place))
-        if self._replace(place, f"{words.line}\n".encode(errors="backslashreplace")):
+            self._put(copy, files.read_bytes(place))
+        if self._put(place, f"{words.line}\n".encode(errors="backslashreplace")):
             done.count("text", place, [words.line])
             done.replace(place, replaced, f"{copy}")
 
@@ -271,16 +240,14 @@ class Library:
         own = {*self._own_captions(photo, with_tables=last is not None)}
         if words and (last or not words.by_person):
             own |= {words.caption, words.line}
-        if not self._is_dry:
-            unused.unlink(missing_ok=True)
+        self._put(unused, None)
         if content not in own:
             done.kept = content
             return
         done.count("text", place, [content])
-        if last and not self._is_dry:
-            files.replace(last, place)
-        elif not self._is_dry:
-            place.unlink()
+        self._put(place, files.read_bytes(last) if last else None)
+        if last:
+            self._put(last, None)
 
     def _save(self, place: Path, packet: Packet, new: Properties) -> bool:
         """Write the values of a packet into a sidecar or photo; returns whether it changes.
@@ -290,22 +257,24 @@ class Library:
         iptc = merge.iptc_changes(packet.properties, new)
         is_changed = packet.update(new)
         is_gone = is_changed and merge.MADE in packet.properties and packet.is_empty
-        if _is_sidecar(place):
-            if is_gone and not self._is_dry:
-                place.unlink()
-            elif is_changed and not is_gone:
-                self._replace(place, packet.content)
+        if _is_sidecar(place) and is_changed:
+            self._put(place, None if is_gone else packet.content)
         elif is_changed or iptc:
             block = packet.content if is_changed else None
             self._exiftool.write(place, b"" if is_gone else block, iptc, self._is_dry)
         return is_changed or bool(iptc)
 
-    def _replace(self, place: Path, content: bytes) -> bool:
-        """Write a file unless it is so; in a dry run, check that it can be. Whether it changes."""
+    def _put(self, place: Path, content: bytes | None) -> bool:
+        """Write a file unless it is so, or remove it (None); returns whether it changes.
+
+        In a dry run, check that it can be.
+        """
         if os.path.lexists(place) and files.read_bytes(place) == content:
             return False
         if self._is_dry:
             files.check_writable(f"writing {place}", Path(os.path.realpath(place)).parent)
+        elif content is None:
+            place.unlink(missing_ok=True)
         else:
             files.write_bytes(place, content)
         return True

@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import ExifTags, Image
 from PIL.IptcImagePlugin import getiptcinfo
 
-from captioner.errors import UserError, reason_of
+from captioner.errors import UserError, noted, reason_of
 from captioner.files import RAW_SUFFIXES, read_bytes
 from captioner.library.cameras import by_people
 from captioner.library.exiftool import TEXTS, Exiftool
@@ -46,18 +46,15 @@ def read_inside(photo: Path, exiftool: Exiftool, is_embedded: bool) -> Inside:
 
     is_embedded: whether words are written there: by exiftool alone.
     """
-    readers = [] if is_embedded else [_read_by_pillow]
-    readers += [exiftool.read] if exiftool.is_there else []
-    values, problem = dict[str, list[str]](), ""
-    for read in readers:
-        try:
-            if not values or "unseen" in values:
-                values = read(photo)
-        except UserError as error:
-            problem = str(error)
+    values, problems = dict[str, list[str]](), list[str]()
+    with noted(problems.append):
+        values = {} if is_embedded else _read_by_pillow(photo)
+    with noted(problems.append):
+        if exiftool.is_there and (not values or "unseen" in values):
+            values = exiftool.read(photo)
     if not values:
         is_raw = photo.suffix.lower() in RAW_SUFFIXES  # Nothing is written into it.
-        return Inside(problem="" if is_raw else problem)
+        return Inside(problem="" if is_raw else "".join(problems[-1:]))
     properties = {f"iptc:{name[5:]}": values[name] for name in values if name[:5] == "IPTC:"}
     described: list[str] = []
     if values["File:FileType"][0] in ("JPEG", "MPO", "TIFF"):

@@ -233,8 +233,7 @@ def iptc_changes(old: Properties, new: Properties) -> list[str]:
     options += [f"-IPTC:Keywords+={word}" for word in added]
     caption = "\n".join(texts(new, IPTC_CAPTION))
     if caption != "\n".join(texts(old, IPTC_CAPTION)):
-        escaped = caption.replace("\\", "\\\\").replace("\n", "\\n")
-        options.append(f"#[CSTR]-IPTC:Caption-Abstract={escaped}")
+        options.append(f"-IPTC:Caption-Abstract={caption}")
     headers = re.compile(".*(Version|CodedCharacterSet|Caption-Abstract|Keywords)")
     others = [name for name in old if name.startswith("iptc:") and not headers.fullmatch(name)]
     if options and not (caption or after or others):

@@ -14,7 +14,10 @@ from captioner.text.languages import ENGLISH
 
 
 class Descriptions(Sink):
-    """Writes captions and keywords as --xmp, --text and --embed say."""
+    """Writes captions and keywords as --xmp, --text and --embed say.
+
+    In any thread, as flushing files takes the time; exiftool writes one after the other.
+    """
 
     def __init__(self, path: str, run: Run) -> None:
         super().__init__(path, run)
@@ -23,21 +26,24 @@ class Descriptions(Sink):
             raise UserError("--xmp, --text and --embed need photo files, not -, --demo or shards")
         options = run.options
         places = Places(sidecar=options.xmp, text=options.text, embed=options.embed)
+        self.takes_any_order = not options.embed
         self._library = Library(places, options.overwrite_descriptions, options.dry_run, run.photos)
 
     def files(self, photo: str) -> Mapping[str, str]:
         """Where the words about a photo go."""
         return self._library.files(photo)
 
-    def has_files(self, record: PhotoRecord) -> bool:
+    def has(self, record: PhotoRecord) -> bool:
         """Whether the words of a record are there; a person may have changed them since."""
+        if record.image not in self.run.photos:  # Of an earlier run.
+            return True
         is_changed = record.is_by_person and record.written != record.caption
-        return super().has_files(record) and not is_changed
+        return super().has(record) and not is_changed
 
     def add(self, record: PhotoRecord) -> None:
         """Write the words of a record, unless they are there as its table says."""
         is_failed = record.error and not record.made  # It may be another photo now.
-        if is_failed or not record.caption.strip() or (record.saved and self.has_files(record)):
+        if is_failed or not record.caption.strip() or (record.saved and self.has(record)):
             return
         options = self.run.options
         written = self._library.write(record.image, words_of(record, options))

@@ -45,7 +45,7 @@ class Drawing(Sink):
 
     def draw(self, record: PhotoRecord, caption: Caption) -> None:
         """Draw the caption, unless an earlier run did."""
-        if not (record.saved and self.has_files(record)):
+        if not (record.saved and self.has(record)):
             for option, path in self.files(record.image).items():
                 self.write(caption, path)
                 record.files = {**record.files, option: path}

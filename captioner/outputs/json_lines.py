@@ -65,6 +65,10 @@ class JsonLines(Sink):
         with open(self.path, "rb") as file:
             return record_in(_line_at(file, self.places[photo]))
 
+    def has(self, record: PhotoRecord) -> bool:
+        """Whether a resumed table has all fields of a record."""
+        return record.to_dict() == record.saved
+
     def drop(self, photo: str) -> None:
         """Leave out the record of a photo, if there is one."""
         self.is_stale |= self.places.pop(photo, None) is not None

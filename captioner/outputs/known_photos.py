@@ -2,16 +2,13 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from typing import TypeVar
 
 from captioner.outputs.record import PhotoRecord
 from captioner.vision.digest import photo_digest
 from captioner.vision.images import ImageSource
 from captioner.vision.shards import source_status
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 def file_state(status: os.stat_result | None) -> tuple[int, str] | None:
@@ -37,8 +34,8 @@ def is_as_before(record: PhotoRecord, source: ImageSource) -> bool:
 
 
 def find_by_digest(
-    lost: Mapping[Key, tuple[Iterable[str], str]], photos: Iterable[str]
-) -> dict[Key, str]:
+    lost: Mapping[str, tuple[Iterable[str], str]], photos: Iterable[str]
+) -> dict[str, str]:
     """Other photos with the digests of those that are lost; each is found once.
 
     Of equal photos, one in the same folder goes first (a backup may have the name), then one of
@@ -50,18 +47,12 @@ def find_by_digest(
     for photo in photos if any(digest for _, digest in lost.values()) else ():
         alike[photo_digest(photo)].append(photo)
     alike.pop("", None)
-    found = dict[Key, str]()
-    for part in (os.path.dirname, os.path.basename, _nothing):
+    found = dict[str, str]()
+    for part in (os.path.dirname, os.path.basename, lambda path: ""):
         for key, (places, digest) in lost.items():
             parts = {part(os.path.abspath(place)) for place in places}
-            for photo in alike.get(digest, ()) if key not in found else ():
-                if part(os.path.abspath(photo)) in parts:
-                    found[key] = photo
-                    alike[digest].remove(photo)
-                    break
+            equal = [each for each in alike.get(digest, ()) if part(os.path.abspath(each)) in parts]
+            if equal and key not in found:
+                found[key] = equal[0]
+                alike[digest].remove(equal[0])
     return found
-
-
-def _nothing(path: str) -> str:
-    """The part in which all paths are the same."""
-    return ""

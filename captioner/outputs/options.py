@@ -92,16 +92,16 @@ class OutputOptions(Config):
             raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
         if self.resumes and self.jsonl_for:
             raise UserError("--jsonl-for huggingface gives no table to resume from")
-        if (self.overwrite_descriptions or self.dry_run) and not self.describes_photos:
-            names = "--overwrite-descriptions and --dry-run"
-            raise UserError(f"{names} need --xmp, --text or --embed")
         if self.describe == "none" and (self.text or not self.describes_photos):
             raise UserError("--describe none needs --xmp or --embed, and no --text")
-        needs = {"csv_for": "csv", "jsonl_for": "jsonl", "title": "html", "plain": "html"}
-        needs["width"] = "gif"
+        beside = "--xmp, --text or --embed"
+        given: dict[str, object] = {"--csv": self.csv, "--jsonl": self.jsonl, "--html": self.html}
+        given |= {"--gif": self.gif, beside: self.describes_photos}
+        needs = {"csv_for": "--csv", "jsonl_for": "--jsonl", "title": "--html", "plain": "--html"}
+        needs |= {"width": "--gif", "overwrite_descriptions": beside, "dry_run": beside}
         for name, needed in needs.items():
-            if getattr(self, name) and not getattr(self, needed):
-                raise UserError(f"--{name.replace('_', '-')} needs --{needed}")
+            if getattr(self, name) and not given[needed]:
+                raise UserError(f"--{name.replace('_', '-')} needs {needed}")
         if 0 < self.width < 64:
             raise UserError(f"--width should be 64 or more, found {self.width}")
         if self.format:

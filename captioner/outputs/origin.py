@@ -9,6 +9,7 @@ from captioner.errors import UserError
 from captioner.files import JsonObject, read_bytes
 from captioner.model_folders import ModelFolder, model_folder
 from captioner.outputs.options import CaptionSource
+from captioner.outputs.record import PhotoRecord
 from captioner.schema import to_mapping
 from captioner.text.languages import ENGLISH
 
@@ -33,16 +34,17 @@ def origin_of(source: CaptionSource) -> JsonObject:
     return origin
 
 
-def check_origin(record: JsonObject, origin: JsonObject, names: Sequence[str], path: str) -> None:
+def check_origin(record: PhotoRecord, origin: JsonObject, names: Sequence[str], path: str) -> None:
     """Refuse a record of a table that differs from a run's in these search options, or model."""
-    known = "digest" if "digest" in record else "model"
-    was, now = ({**_FREE, **each.get("search", {}), **each} for each in (record, origin))
+    saved = record.saved or {}
+    known = "digest" if "digest" in saved else "model"
+    was, now = ({**_FREE, **each.get("search", {}), **each} for each in (saved, origin))
     names = [known, "translator", "calibration", "language", "without", "begin", *names]
     differing = [name for name in names if was.get(name) != now.get(name)]
-    if differing:
-        named = " and of ".join(
-            ", ".join(f"{name} {each.get(name)!s:.40}" for name in ["model", *differing])
-            for each in (was, now)
+    if differing and not record.error:
+        shown = ["model", *differing]
+        of_table, of_run = (
+            ", ".join(f"{name} {each.get(name)!s:.40}" for name in shown) for each in (was, now)
         )
-        advice = "give another file, or --resume-any"
-        raise UserError(f"--jsonl {path} and this run have captions of {named}: {advice}")
+        advice = f"{of_table} and of {of_run}: give another file, or --resume-any"
+        raise UserError(f"--jsonl {path} and this run have captions of {advice}")

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
 
 from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
-from captioner.errors import UserError
+from captioner.errors import UserError, noted
 from captioner.library import Library
 from captioner.memory_limits import allowed_cores
 from captioner.outcomes import MOST_WORKERS, Failed, in_background
@@ -17,7 +18,7 @@ from captioner.outputs.drawings import Gif, Overlay, Page, WordMaps
 from captioner.outputs.json_lines import JsonLines
 from captioner.outputs.known_photos import file_state, note_state
 from captioner.outputs.options import CaptionSource, OutputOptions
-from captioner.outputs.origin import origin_of
+from captioner.outputs.origin import check_origin, origin_of
 from captioner.outputs.record import PERSON, PhotoRecord
 from captioner.outputs.resume import Resumed
 from captioner.outputs.saved_maps import SavedMaps
@@ -55,37 +56,36 @@ def other_sinks(run: Run) -> Iterator[Sink]:
 class Outputs:
     """Writes captions where options say; made by `opened_outputs`.
 
+    run: what sinks know of it.
     finished: photos whose captions an earlier run has left; what they lack is written.
     remaining: those to caption: the others, or all if a sink needs their maps.
     """
 
     def __init__(self, run: Run, source: CaptionSource) -> None:
-        self._run = run
+        self.run, options = run, run.options
         self._tables = sinks_of(run, TABLES)
-        self._others = [*other_sinks(run)]
         described = sinks_of(run, DRAWN) + sinks_of(run, DESCRIBED)
-        self.sinks = [*described, *self._others, *self._tables]
+        self.sinks = [*described, *other_sinks(run), *self._tables]
         self._drawing = [sink for sink in self.sinks if sink.draws]
         self._check_paths()
-        self._origin = origin_of(source) if run.options.tables else {}
+        self._origin = origin_of(source) if options.tables else {}
         self._resumed: Resumed | None = None
-        self.finished: set[str] = set()
-        done = self.finished
-        if run.options.resumes and self._tables and isinstance(self._tables[0], JsonLines):
-            self._resumed = Resumed(run, self._tables[0], self.sinks)
-            language = {"language": source.language or ENGLISH}
-            self._resumed.find(self._origin | language, [*source.search])
+        self.finished, replaced = set[str](), set[str]()
+        if options.resumes and self._tables and isinstance(self._tables[0], JsonLines):
+            origin = {**self._origin, "language": source.language or ENGLISH}
+            names, table = [*source.search], self._tables[0]
+            check = partial(check_origin, origin=origin, names=names, path=table.path)
+            self._resumed = Resumed(run, table, self.sinks, None if options.resume_any else check)
             self._resumed.report()
-            self.finished = self._resumed.finished
-            done = self._resumed.replaced.keys() | self.finished
-        elif run.options.resumes:  # By --text alone.
-            done = self.finished = {*filter(Library().has_text, run.photos)}
-        if any(sink.needs_maps for sink in self.sinks):
-            done = done - self.finished
+            self.finished, replaced = self._resumed.finished, {*self._resumed.replaced}
+        elif options.resumes:  # By --text alone.
+            self.finished = {*filter(Library().has_text, run.photos)}
+        needs_maps = any(sink.needs_maps for sink in self.sinks)
+        done = replaced if needs_maps else replaced | self.finished
         self.remaining = {name: run.photos[name] for name in run.photos if name not in done}
 
     def _check_paths(self) -> None:
-        options, photos = self._run.options, self._run.photos
+        options, photos = self.run.options, self.run.photos
         files_of = [sink.files(photo).items() for sink in self._drawing for photo in photos]
         drawings = [*chain.from_iterable(files_of)]
         tables = [(option, path) for option, path in options.tables.items() if path != "-"]
@@ -102,23 +102,28 @@ class Outputs:
 
         The `error` of a record says why a photo failed, or what could not be written.
         """
+        records: Iterable[PhotoRecord] = map(self._record, captions)
         if self._resumed:
             yield from self._resumed.replaced.values()
-            everything = bool(self._others or self._tables[1:])
-            for record in self._resumed.records(everything):
-                if record.image not in self.remaining:
-                    self._add(record)
-                    if record.error:
-                        yield record
-        workers = min(allowed_cores(), MOST_WORKERS) if self._drawing else 0
-        for record in in_background(self._draw, map(self._record, captions), workers):
-            self._add(record)
+            kept = self._resumed.records()
+            kept = (record for record in kept if record.image not in self.remaining)
+            records = chain(kept, records)
+        for record in self.give(records):
+            if record.made or record.error:
+                yield record
+
+    def give(self, records: Iterable[PhotoRecord]) -> Iterator[PhotoRecord]:
+        """Give records to all sinks; yields them."""
+        is_slow = any(sink.draws or sink.takes_any_order for sink in self.sinks)
+        workers = min(allowed_cores(), MOST_WORKERS) if is_slow else 0
+        for record in in_background(self._prepare, records, workers):
+            self._give(record)
             yield record
 
     def _record(self, item: Caption | Failed) -> PhotoRecord:
         """The record of a photo, a new one or that by a person, with the state when it was read."""
-        name, kind = item.name or "", self._run.options.keywords
-        source = self._run.photos.get(name, name)
+        name, kind = item.name or "", self.run.options.keywords
+        source = self.run.photos.get(name, name)
         before = self._resumed and self._resumed.read(name)
         made = None if isinstance(item, Failed) else item.with_keywords(kind)
         reason = item.reason if isinstance(item, Failed) else ""
@@ -138,39 +143,31 @@ class Outputs:
             record.add_problem(reason)
             return record
         note_state(record, source)
-        if self._run.options.tables and (digest := photo_digest(name)):
+        if self.run.options.tables and (digest := photo_digest(name)):
             record.photo_digest = digest
         return record
 
-    def _draw(self, record: PhotoRecord) -> PhotoRecord:
+    def _prepare(self, record: PhotoRecord) -> PhotoRecord:
         """Write a photo's drawings, as large as they are: the model may see fewer pixels."""
         made = record.made
         if self._drawing and made and made.words and made.region:
-            source, seconds = self._run.photos[record.image], self._run.options.decoding_seconds
-            with _noted(record):
+            source, seconds = self.run.photos[record.image], self.run.options.decoding_seconds
+            with noted(record.add_problem):
                 photo = load_image(source, sufficient_side=DRAWN_SIDE, decoding_seconds=seconds)
                 caption = made.of_photo(photo, made.region)
                 for sink in self._drawing:
-                    with _noted(record):
+                    with noted(record.add_problem):
                         sink.draw(record, caption)
+        self._give(record, any_order=True)
         return record
 
-    def _add(self, record: PhotoRecord) -> None:
-        """Give a record to its sinks."""
-        is_sure = record.is_sure(self._run.options.min_confidence)
+    def _give(self, record: PhotoRecord, any_order: bool = False) -> None:
+        """Give a record to its sinks: to those that take any order, or to the others."""
+        is_sure = record.is_sure(self.run.options.min_confidence)
         for sink in self.sinks:
-            if is_sure or sink.takes_unsure:
-                with nullcontext() if sink in self._tables else _noted(record):
+            if sink.takes_any_order == any_order and (is_sure or sink.takes_unsure):
+                with nullcontext() if sink in self._tables else noted(record.add_problem):
                     sink.add(record)
-
-
-@contextmanager
-def _noted(record: PhotoRecord) -> Iterator[None]:
-    """Note a `UserError` in a photo's record."""
-    try:
-        yield
-    except UserError as error:
-        record.add_problem(str(error))
 
 
 @contextmanager
@@ -189,7 +186,7 @@ def opened_outputs(
         for path in {*options.tables.values()} - {"", "-"}:
             stack.enter_context(files.file_lock(path))
             files.remove_temporaries_of(path)
-        outputs = Outputs(Run(options, photos, report), source)
+        outputs = Outputs(Run(options, dict(photos), report), source)
         for sink in outputs.sinks:  # One that cannot be written does not stop the others.
             stack.callback(sink.close)
         yield outputs

@@ -4,24 +4,24 @@ A filter before anything is captioned. The table is read once; of each photo, it
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 from captioner.errors import UserError, counted
-from captioner.files import JsonObject, real_path
-from captioner.library import Library, Words
+from captioner.files import real_path
+from captioner.library import Library, Words, follow, strays
 from captioner.outputs.descriptions import words_of
 from captioner.outputs.json_lines import JsonLines
 from captioner.outputs.known_photos import find_by_digest, is_as_before, note_state
-from captioner.outputs.origin import check_origin
 from captioner.outputs.record import PERSON, PhotoRecord
 from captioner.outputs.sink import Run, Sink
 from captioner.vision.digest import photo_digest
 
-Lost = dict[str, tuple[str, str]]
-"""Names and digests of photos that are not where their records have them, by keys of the table."""
+Check = Callable[[PhotoRecord], None]
+
+_LOST = "\0"
+"""Parts name and digest, in the key of a record whose photo is not at its name."""
 
 
 class Resumed:
@@ -30,52 +30,45 @@ class Resumed:
     A record whose photo has another name now gets that name. One whose photo is nowhere stays in
     the table, under its name and digest.
 
-    finished: photos that need no caption. changed: those of which something is written anew.
+    finished: photos that need no caption. kept: those of the table whose records sinks lack.
     replaced: records of captions by people, by the photos that stand there now, with the reason as
         error; none if `edited` says that they are the same.
 
-    folders: in which the names of the table may be.
+    sinks: of a run that captions; without them all records are kept as if by people.
+    check: refuses records of another origin. folders: in which the names of the table may be.
     """
 
-    def __init__(self, run: Run, table: JsonLines, sinks: Sequence[Sink], *folders: str) -> None:
-        self.finished, self.changed = set[str](), set[str]()
+    def __init__(
+        self, run: Run, table: JsonLines, sinks: Sequence[Sink], check: Check | None, *folders: str
+    ) -> None:
+        self.finished, self._kept, self._by_person = set[str](), set[str](), set[str]()
         self.replaced: dict[str, PhotoRecord] = {}
-        self._run, self._table, self._sinks = run, table, sinks
+        self._run, self._table, self._has_model = run, table, bool(sinks)
+        self._sinks = [sink for sink in sinks if not sink.needs_maps]  # Others get all captions.
         self._folders = folders or ["", os.path.dirname(table.path)]
-        self._gone, self._moves = dict[str, str](), dict[str, str]()
-        self._by_person = set[str]()
-
-    def find(self, origin: JsonObject | None = None, names: Sequence[str] = ()) -> None:
-        """Read the table. Refuses captions of another origin; names: see `check_origin`.
-
-        origin: None if nothing is captioned: then all records are kept as if by people.
-        """
-        self._has_model = origin is not None
-        lost: Lost = {}
-        for place, record in self._table.lines():
-            if origin and record.saved and not (record.error or self._run.options.resume_any):
-                check_origin(record.saved, origin, names, self._table.path)
-            name = key = self._name_of(record.image)
-            if not self._is_there(name, record):
-                key = f"{name}\0{record.photo_digest}"
-                lost[key] = name, record.photo_digest
+        self._owners = dict[str, str]()  # Keys of the table, by digest.
+        for place, record in table.lines():
+            if check:
+                check(record)
+            key = self._name_of(record.image)
+            if not self._is_there(key, record):
+                key += f"{_LOST}{record.photo_digest}"
             if key in self._by_person and not record.is_by_person:
-                self._table.is_stale = True
+                table.is_stale = True
                 continue
-            self._table.drop(key)
-            self._table.places[key] = place
+            table.drop(key)
+            table.places[key] = place
             self._take(key, record)
-        self._let_follow(lost)
-        self._settle(lost)
+        free = (photo for photo in run.photos if photo not in table.places)
+        lost = {key: (self._paths(name), digest) for key, name, digest in self._lost()}
+        self._moves = find_by_digest(lost, free)
+        self._let_follow()
+        self._settle()
 
-    def records(self, everything: bool) -> Iterator[PhotoRecord]:
-        """The records of finished photos, and of others that are in the table.
-
-        everything: False: those of `changed` alone.
-        """
+    def records(self) -> Iterator[PhotoRecord]:
+        """The records that sinks get."""
         for name in [*self._table.places]:
-            is_kept = everything and (name in self.finished or name not in self._run.photos)
-            record = self.read(name) if is_kept or name in self.changed else None
+            record = self.read(name) if name in self._kept else None
             if record and record.is_done:
                 yield record
 
@@ -86,20 +79,24 @@ class Resumed:
 
     def _take(self, name: str, record: PhotoRecord) -> None:
         """Note the last record of a photo."""
-        for names in (self.finished, self.changed, self._by_person):
+        for names in (self.finished, self._kept, self._by_person):
             names.discard(name)
         if record.is_by_person:
             self._by_person.add(name)
-        if name not in self._run.photos or not record.is_done:
-            return
-        record.image = name
-        if all(sink.has_files(record) for sink in self._sinks if sink.draws):
+        if not self._has_model and record.photo_digest:
+            self._owners[record.photo_digest] = name
+        is_in_run = name in self._run.photos
+        if is_in_run:
+            record.image = name
+        are_drawn = all(sink.has(record) for sink in self._sinks if sink.draws and is_in_run)
+        if record.is_done and is_in_run and are_drawn:
             self.finished.add(name)
-            is_changed = self._revised(name, record).to_dict() != record.saved
-            if record.is_sure(self._run.options.min_confidence):
-                is_changed |= not all(sink.has_files(record) for sink in self._sinks)
-            if is_changed:
-                self.changed.add(name)
+            record = self._revised(name, record)
+        if name in self.finished or not is_in_run:
+            is_sure = record.is_sure(self._run.options.min_confidence)
+            others = [sink for sink in self._sinks if not sink.draws]
+            if not all(sink.has(record) for sink in others if is_sure or sink.takes_unsure):
+                self._kept.add(name)
 
     def _revised(self, name: str, record: PhotoRecord) -> PhotoRecord:
         """A record with its photo's name and state now; one that a person changed is marked."""
@@ -125,86 +122,71 @@ class Resumed:
         is_by_name = is_same or (record.is_by_person and not record.photo_digest)
         return digest == record.photo_digest if digest else is_by_name
 
-    def _let_follow(self, lost: Lost) -> None:
+    def _lost(self) -> list[tuple[str, str, str]]:
+        """Keys, names and digests of records whose photos are not at their names."""
+        parts = ((key, key.partition(_LOST)) for key in sorted(self._table.places))
+        return [(key, name, digest) for key, (name, is_lost, digest) in parts if is_lost]
+
+    def _let_follow(self) -> None:
         """Give records the new names of their photos, and let what is beside these follow.
 
         The table comes last: after a kill, the next run does all of this again.
         """
-        table, options = self._table, self._run.options
-        free = (photo for photo in self._run.photos if photo not in table.places)
-        places = {key: (self._paths(name), digest) for key, (name, digest) in lost.items()}
-        self._moves = find_by_digest(places, free)
-        if self._moves and options.dry_run and options.jsonl:
-            renamed = f"{counted(len(self._moves), 'photo')} of {table.path} have other names now"
-            raise UserError(f"{renamed}: run without --dry-run once, so that words follow them")
-        moved = chain(self._strayed_words(), self._moved_words(lost))
+        table, options, report = self._table, self._run.options, self._run.report
+        moved = self._moved_words()
         if options.dry_run:
             others = {new for _, new, _ in moved}
-            about = f"other names now: {counted(len(others), 'photo')}; without --dry-run,"
+            about = f"{counted(len(others), 'photo')} of the table have other names now"
+            advice = f"{about}; without --dry-run, sidecars and texts follow them first"
+            if others and self._has_model:
+                raise UserError(advice)
             if others:
-                self._run.report(f"{about} sidecars and texts follow them first")
-            moved = chain()
-        for sentence in Library().follow(moved):
-            self._run.report(sentence)
+                report(advice)
+        for sentence in follow(moved):
+            report(sentence)
         for key, photo in self._moves.items():
             table.places[photo] = table.places.pop(key)
-            del lost[key]
         if self._moves:
             table.rewrite({*self._moves.values()})
         for photo in self._moves.values():
             if record := table.read(photo):
                 self._take(photo, record)
 
-    def _strayed_words(self) -> Iterator[tuple[str, str, Words]]:
-        """The same as `_moved_words`, of sidecars that are neither at the old name nor the new.
+    def _moved_words(self) -> Iterator[tuple[str, str, Words]]:
+        """Old and new paths of photos with other names now, and their words.
 
-        An earlier `write` moved them: it has no table in which to note the names of that time.
+        Also of those whose sidecars are neither at the old name nor the new, as an earlier `write`
+        moved them: it has no table in which to note the names of that time.
         """
-        owners = dict[str, str]()  # Keys of the table, by digest.
-        for key in self._table.places if not self._has_model else ():
-            record = self._table.read(key) if self._photo_of(key) else None
-            if record and record.photo_digest:
-                owners[record.photo_digest] = key
-        photos = {digest: self._photo_of(key) for digest, key in owners.items()}
-        for old, digest in Library().strays(photos, photo_digest):
-            if record := self._table.read(owners[digest]):
-                yield old, photos[digest], words_of(record, self._run.options)
-
-    def _photo_of(self, key: str) -> str:
-        """The photo that has a key of the table now; "" if none has."""
-        photo = self._moves.get(key, key)
-        return photo if photo in self._run.photos else ""
-
-    def _moved_words(self, lost: Lost) -> Iterator[tuple[str, str, Words]]:
-        """Old and new paths of photos, and their words."""
-        for key, photo in self._moves.items():
+        names = {digest: self._moves.get(key, key) for digest, key in self._owners.items()}
+        photos = {digest: names[digest] for digest in names if names[digest] in self._run.photos}
+        olds = [(path, self._owners[digest]) for path, digest in strays(photos, photo_digest)]
+        for key in self._moves:
+            paths = {real_path(path): path for path in self._paths(key.partition(_LOST)[0])}
+            olds += [(path, key) for path in paths.values()]
+        for path, key in olds:
             if record := self._table.read(key):
-                paths = {real_path(path): path for path in self._paths(lost[key][0])}
-                for path in paths.values():
-                    yield path, photo, words_of(record, self._run.options)
+                yield path, self._moves.get(key, key), words_of(record, self._run.options)
 
-    def _settle(self, lost: Lost) -> None:
+    def _settle(self) -> None:
         """Give back the names of photos that are nowhere, unless others have records there."""
         table = self._table
-        for key, (name, _) in sorted(lost.items()):
+        for key, name, _ in self._lost():
             is_kept = key in self._by_person or not self._has_model
             if name not in self._run.photos or (is_kept and name in table.places):
-                self._gone[key] = name
-            elif name in table.places:
+                continue
+            if name in table.places:
                 table.drop(key)
-            else:
-                table.places[name] = table.places.pop(key)
-                if is_kept and (record := self.read(name)):
-                    self._settle_replaced(name, record)
-
-    def _settle_replaced(self, name: str, record: PhotoRecord) -> None:
-        """Refuse the photo in place of that of a record; --edited: it is the same."""
-        if self._run.options.edited:
-            self._take(name, record)
-            return
-        reason = f"{name} is another photo than the one of {record.caption!r}, which is found "
-        record.error = f"{reason}nowhere: nothing is written (--edited: it is the same photo)"
-        self.replaced[name] = record
+                continue
+            table.places[name] = table.places.pop(key)
+            record = self.read(name)
+            if is_kept and record and self._run.options.edited:
+                self._take(name, record)
+            elif is_kept and record:
+                reason = f"{name} is another photo than the one of {record.caption!r}, which is "
+                advice = "found nowhere: nothing is written (--edited: it is the same photo)"
+                record.error = reason + advice
+                self.replaced[name] = record
 
     def report(self) -> None:
         """Say what became of the records of moved photos and of those that are gone.
@@ -215,18 +197,16 @@ class Resumed:
         if self._moves:
             report(f"{path}: {counted(len(self._moves), 'moved record')}")
         if options.prune and not options.dry_run:
-            pruned = {key: self._gone.pop(key) for key in self._gone.keys() - self._by_person}
-            for key in pruned:
+            pruned = [(key, name) for key, name, _ in self._lost() if key not in self._by_person]
+            for key, _ in pruned:
                 self._table.drop(key)
-            sidecars = sum(map(Library().remove_orphan, sorted(pruned.values())))
+            sidecars = sum(map(Library().remove_orphan, (name for _, name in pruned)))
             removed = f"{counted(len(pruned), 'record')} and {counted(sidecars, 'sidecar')}"
             report(f"{path}: pruned {removed}")
-        if self._gone:
-            first = next(iter(self._gone.values()))
-            about = (
-                f"{counted(len(self._gone), 'record')} of photos that are gone, {first} the first"
-            )
-            report(f"{path} keeps {about}, and what was written beside them")
+        if gone := self._lost():
+            about = f"of photos that are gone, {gone[0][1]} the first"
+            count = counted(len(gone), "record")
+            report(f"{path} keeps {count} {about}, and what was written beside them")
 
     @cached_property
     def _by_path(self) -> dict[str, str]:

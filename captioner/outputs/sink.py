@@ -15,7 +15,7 @@ class Run:
     """What sinks know of a run. report: takes sentences for people."""
 
     options: OutputOptions = field(default_factory=OutputOptions)
-    photos: Mapping[str, ImageSource] = field(default_factory=dict)
+    photos: dict[str, ImageSource] = field(default_factory=dict)
     report: Report = print
 
 
@@ -28,10 +28,12 @@ class Sink:
     path: the value of its option.
     needs_maps: whether it takes captions with their maps of all photos, also where a run resumes.
     takes_unsure: whether it takes captions that --min-confidence leaves out.
+    takes_any_order: whether `add` works in any thread.
     """
 
     needs_maps = False
     takes_unsure = False
+    takes_any_order = False
 
     def __init__(self, path: str, run: Run) -> None:
         self.path = path
@@ -41,10 +43,11 @@ class Sink:
         """The files that it writes for a photo, by option."""
         return {}
 
-    def has_files(self, record: PhotoRecord) -> bool:
-        """Whether the files of a photo are there, and its record has them."""
+    def has(self, record: PhotoRecord) -> bool:
+        """Whether an earlier run made all of a record: its files are there, and it has them."""
         wanted = self.files(record.image).items()
-        return all(option in record.files and os.path.exists(path) for option, path in wanted)
+        are_there = (option in record.files and os.path.exists(path) for option, path in wanted)
+        return bool(wanted) and all(are_there)
 
     def draw(self, record: PhotoRecord, caption: Caption) -> None:
         """Draw the model's caption, which has its photo; in any thread, before `add`."""
@@ -55,7 +58,7 @@ class Sink:
         return type(self).draw is not Sink.draw
 
     def add(self, record: PhotoRecord) -> None:
-        """Take a record; they come in order."""
+        """Take a record; they come in order, unless it takes any."""
 
     def close(self) -> None:
         """Write what is left, also when the run is interrupted."""

@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,18 +11,17 @@ from captioner.data.example import Problems
 from captioner.data.table import BY_CAPTIONER, table_rows, with_suffix
 from captioner.errors import UserError
 from captioner.library import Library
-from captioner.outcomes import in_background
-from captioner.outputs.descriptions import Descriptions, words_of
+from captioner.outputs.descriptions import words_of
 from captioner.outputs.json_lines import JsonLines, line_of
 from captioner.outputs.known_photos import is_as_before, note_state
 from captioner.outputs.options import OutputOptions
+from captioner.outputs.outputs import opened_outputs
 from captioner.outputs.record import PERSON, PhotoRecord, record_of
 from captioner.outputs.resume import Resumed
 from captioner.outputs.sink import Run
 from captioner.text.languages import ENGLISH, is_english, language_tag
 from captioner.vision.images import ImageSource, Report, ignore, photo_files
 
-_WRITERS = 2  # Threads.
 _KINDS = {"xmp": "sidecars", "text": "texts", "embed": "photos"}
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
@@ -42,17 +40,10 @@ def write_captions(
     images: the photos' folder; by default the working folder, or else the table's.
     language: of people's rows which name none.
     """
-    rows = _Rows(Path(table), images, language, options, report)
-    counts = Counter({"not written": 0})
-    with closing(Descriptions("", rows.run)) as sink:
-
-        def describe(record: PhotoRecord) -> PhotoRecord:
-            if not record.error and record.is_sure(options.min_confidence):
-                sink.add(record)
-            return record
-
-        # Flushing files takes the time; exiftool writes one after the other.
-        for record in in_background(describe, rows.records(), 0 if options.embed else _WRITERS):
+    problems, counts = Problems("skip", f"table {table}"), Counter({"not written": 0})
+    with opened_outputs(options, {}, report) as outputs:
+        records = _records(Path(table), images, language, outputs.run, problems)
+        for record in outputs.give(records):
             outcome = "left out"
             if written := record.described:
                 outcome = "described" if written.changes else "described already"
@@ -60,7 +51,7 @@ def write_captions(
             if record.error:
                 report(record.error)
             counts["not written" if record.error else outcome] += 1
-    counts["not written"] += len(rows.problems)
+    counts["not written"] += len(problems)
     return counts
 
 
@@ -91,94 +82,89 @@ def unwrite_captions(
             counts["not changed"] += bool(undone.problems)
 
         for table in tables:
-            rows = _Rows(Path(table), images, ENGLISH, options, report)
-            for record in rows.records():
+            run, problems = Run(options, {}, report), Problems("skip", f"table {table}")
+            for record in _records(Path(table), images, ENGLISH, run, problems):
                 named.pop(record.image, None)
                 undo(record.image, record)
-            counts["not changed"] += len(rows.problems)
+            counts["not changed"] += len(problems)
         for photo in named:
             undo(photo)
     return counts
 
 
-class _Rows:
-    """The rows of a table. problems: of those that are left out, when all are read."""
+def _records(
+    table: Path, images: str | None, language: str, run: Run, problems: Problems
+) -> Iterator[PhotoRecord]:
+    """The records of a table that count, each with its photo in the run.
 
-    def __init__(
-        self, table: Path, images: str | None, language: str, options: OutputOptions, report: Report
-    ) -> None:
-        self._table, self._language = table, language
-        self._folders = [images] if images else ["", str(table.parent)]
-        self._photos: dict[str, ImageSource] = {}
-        self.run = Run(options, self._photos, report)
-        self.problems = Problems("skip", f"table {table}")
+    An error says why another photo stands there. `problems` get those that are left out. What is
+    beside renamed photos follows. The records pass through a file, not the memory.
+    """
+    folders = [images] if images else ["", str(table.parent)]
+    with TemporaryDirectory() as folder:
+        lines = JsonLines(os.path.join(folder, "records.jsonl"), run)
+        if not _copy(_rows(table, language, problems), folders, run.photos, lines.path):
+            known = set(map(files.real_path, run.photos))
+            found = map(str, photo_files(folders, ignore))
+            others = {files.real_path(photo): photo for photo in found}
+            run.photos.update({others[path]: others[path] for path in others if path not in known})
+        resumed = Resumed(run, lines, (), None, *folders)
+        for photo in run.photos.keys() - resumed.finished:
+            del run.photos[photo]
+        yield from resumed.replaced.values()
+        for name in lines.places:
+            record = resumed.read(name) if name in resumed.finished else None
+            if record:
+                record.saved = None
+                yield record
+            elif name not in resumed.replaced:
+                problems.add("missing image: see --images", name.partition("\0")[0])
+    for sentence in problems.sentences:
+        run.report(sentence)
 
-    def records(self) -> Iterator[PhotoRecord]:
-        """The records that count, each with its photo; an error says why another one stands there.
 
-        What is beside renamed photos follows. The records pass through a file, not the memory.
-        """
-        with TemporaryDirectory() as folder:
-            lines = JsonLines(os.path.join(folder, "records.jsonl"), self.run)
-            if not self._copy_to(lines.path):
-                known = set(map(files.real_path, self._photos))
-                found = map(str, photo_files(self._folders, ignore))
-                others = {files.real_path(photo): photo for photo in found}
-                self._photos |= {others[path]: others[path] for path in others if path not in known}
-            resumed = Resumed(self.run, lines, (), *self._folders)
-            resumed.find()
-            for photo in self._photos.keys() - resumed.finished:
-                del self._photos[photo]
-            yield from resumed.replaced.values()
-            for name in lines.places:
-                record = resumed.read(name) if name in resumed.finished else None
-                if record:
-                    record.saved = None
-                    yield record
-                elif name not in resumed.replaced:
-                    self.problems.add("missing image: see --images", name.partition("\0")[0])
-        for sentence in self.problems.sentences:
-            self.run.report(sentence)
+def _copy(
+    records: Iterator[PhotoRecord], folders: Sequence[str], photos: dict[str, ImageSource], to: str
+) -> bool:
+    """Write records with their photos as JSON lines; returns whether all photos are as they say."""
+    are_there = True
+    with open(to, "wb") as file:
+        for record in records:
+            paths = (str(with_suffix(Path(each, record.image))) for each in folders)
+            if named := next(filter(os.path.isfile, paths), ""):
+                record.image = photos[named] = named
+            if not record.photo_digest:
+                note_state(record, named)
+            are_there &= not record.photo_digest or is_as_before(record, named)
+            file.write(line_of(record.to_dict()))
+    return are_there
 
-    def _copy_to(self, path: str) -> bool:
-        """Write the records into JSON lines; returns whether all photos are as these say."""
-        are_there = True
-        with open(path, "wb") as file:
-            for record in self._read():
-                paths = (str(with_suffix(Path(each, record.image))) for each in self._folders)
-                if named := next(filter(os.path.isfile, paths), ""):
-                    record.image = self._photos[named] = named
-                if not record.photo_digest:
-                    note_state(record, named)
-                are_there &= not record.photo_digest or is_as_before(record, named)
-                file.write(line_of(record.to_dict()))
-        return are_there
 
-    def _read(self) -> Iterator[PhotoRecord]:
-        """The records of the rows: a person's if captioner did not write them."""
-        for row in table_rows(self._table, self.problems):
-            cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
-            if str(cells.pop("rank", 1)) != "1":  # Another one of several captions.
-                continue
-            if not cells.keys() >= BY_CAPTIONER:
-                cells = {name: cells[name] for name in cells.keys() & {"language", "photo_digest"}}
-                cells["by"] = PERSON
-            words = cells.get("words", [])
-            if isinstance(words, str):  # As all is in CSV.
-                cells |= {"words": words.split(), "word_confidence": None}
-            if isinstance(keywords := cells.get("keywords"), str):
-                cells["keywords"] = [*filter(None, keywords.split(", "))]
-            fields = {name: cells[name] for name in cells.keys() & PhotoRecord.model_fields.keys()}
-            fields.pop("erased", None)  # JSON in a cell.
-            if cells.get("sentence"):  # CSV and Parquet have no other option of a search.
-                fields["search"] = {"sentence": True}
-            fields |= {"image": row.image, "caption": row.captions[0], "error": ""}
-            try:
-                record = record_of({"model": "default", **fields})
-            except UserError as error:
-                self.problems.add("row of another type", f"{row.record}: {error}")
-                continue
-            if record.is_by_person:
-                tag = language_tag(record.language or self._language, "language")
-                record.language = None if is_english(tag) else tag
-            yield record
+def _rows(table: Path, language: str, problems: Problems) -> Iterator[PhotoRecord]:
+    """The records of the rows: a person's if captioner did not write them."""
+    for row in table_rows(table, problems):
+        cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
+        if str(cells.pop("rank", 1)) != "1":  # Another one of several captions.
+            continue
+        if not cells.keys() >= BY_CAPTIONER:
+            cells = {name: cells[name] for name in cells.keys() & {"language", "photo_digest"}}
+            cells["by"] = PERSON
+        words = cells.get("words", [])
+        if isinstance(words, str):  # As all is in CSV.
+            cells |= {"words": words.split(), "word_confidence": None}
+        if isinstance(keywords := cells.get("keywords"), str):
+            cells["keywords"] = [*filter(None, keywords.split(", "))]
+        fields = {name: cells[name] for name in cells.keys() & PhotoRecord.model_fields.keys()}
+        fields.pop("erased", None)  # JSON in a cell.
+        if cells.get("sentence"):  # CSV and Parquet have no other option of a search.
+            fields["search"] = {"sentence": True}
+        fields |= {"image": row.image, "caption": row.captions[0], "error": ""}
+        try:
+            record = record_of({"model": "default", **fields})
+        except UserError as error:
+            problems.add("row of another type", f"{row.record}: {error}")
+            continue
+        if record.is_by_person:
+            tag = language_tag(record.language or language, "language")
+            record.language = None if is_english(tag) else tag
+        yield record

@@ -34,24 +34,23 @@ def test_standard_input_is_a_photo_or_names(folder: Path, give: Give, capsys: Ou
     assert main([*command, "--overlay", "maps/", "--html", "page.html"]) == 0
     first, second, third = (line.split(": ") for line in capsys.readouterr().out.splitlines())
     assert (first[0], second[0], third[0], second[1]) == ("b.png", "-", "a.png", third[1])
-    records = json.loads(Path("o.json").read_text())
-    assert [record["image"] for record in records] == ["b.png", "-", "a.png"]
+    assert [each["image"] for each in json.loads(Path("o.json").read_text())] == [
+        "b.png",
+        "-",
+        "a.png",
+    ]
     names = {path.name for path in Path("maps").iterdir()}
     assert names == {"b.png", "standard_input.png", "a.png"}
-    page = Path("page.html").read_text(encoding="utf-8")
-    assert 'data-image=""' in page
+    assert 'data-image=""' in Path("page.html").read_text(encoding="utf-8")
     give(content[:60])
     assert main(command) == 2
     assert capsys.readouterr().err.startswith("captioner: cannot read standard input (")
-    give(b"a.png\r\n\nb.png\n")
-    assert main([*CAPTION, "-", "--format", "{path}"]) == 0
-    assert capsys.readouterr().out == "a.png\nb.png\n"
-    give(f"file://{folder.as_posix()}/%61.png\r\n".encode())
+    give(f"file://{folder.as_posix()}/%61.png\r\n\nb.png\n".encode())
     Path("maps/a.mov").touch()
     assert main([*CAPTION, "-", "maps", "--format", "{path}"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.startswith(f"{folder}/a.png\nmaps/a.png\n")
-    assert captured.err == "captioner: maps: left out: 1 video\ncaptioner: 4 captioned\n"
+    assert captured.out.startswith(f"{folder}/a.png\nb.png\nmaps/a.png\n")
+    assert captured.err == "captioner: maps: left out: 1 video\ncaptioner: 5 captioned\n"
     give(b"\n \r\n")
     assert main([*CAPTION, "-"]) == 2
     assert "standard input is empty: it should be a photo or a list" in capsys.readouterr().err
@@ -183,21 +182,22 @@ def test_captions_are_translated_in_every_output(folder: Path, capsys: Output) -
     assert main([*command, "found.json", "--language", "FR-ca", *outputs]) == 0
     lines = capsys.readouterr().out
     assert main([*command, "en.json", "--language", "en-gb"]) == 0
-    page = Path("page.html").read_text(encoding="utf-8")
-    (english,) = json.loads(Path("en.json").read_text())
-    (found,) = json.loads(Path("found.json").read_text(encoding="utf-8"))
-    for version, original in zip(
-        (found, *found["alternatives"]), (english, *english["alternatives"]), strict=True
-    ):
-        assert version["language"] == "fr-CA"
+    (english,), (found,) = (
+        json.loads(Path(f"{name}.json").read_text()) for name in ("en", "found")
+    )
+    captions = zip(
+        [found, *found["alternatives"]], [english, *english["alternatives"]], strict=True
+    )
+    for version, original in captions:
+        assert (version["language"], version["score"]) == ("fr-CA", original["score"])
         assert version["original"]["words"] == original["words"]
-        assert version["score"] == original["score"]
         assert version["caption"] in lines
     assert Path("a.txt").read_text(encoding="utf-8") == f"{found['caption']}\n"
     sidecar = Path("a.xmp").read_text(encoding="utf-8")
     assert f'xml:lang="x-default">{found["caption"]}<' in sidecar
     assert sidecar.count("fr-CA") == 1  # In captioner's own field.
     assert Path("a.jpg").is_file()
+    page = Path("page.html").read_text(encoding="utf-8")
     assert [part for part in ('lang="fr-CA"', *found["words"]) if part not in page] == []
 
 

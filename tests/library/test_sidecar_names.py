@@ -39,8 +39,8 @@ def names(*endings: str) -> set[str]:
 
 
 def write(photo: str = "a.png", program: str = "lightroom", words: Words = CAT) -> Written:
-    with Library(Places(program, text=program == "lightroom")) as library:
-        return library.write(photo, words)
+    library = Library(Places(program, text=program == "lightroom"))
+    return library.write(photo, words)
 
 
 @pytest.mark.parametrize("name", ["a.XMP", "A.xmp", "a.Xmp", "A.PNG.XMP", "a.png.xMP"])
@@ -116,12 +116,12 @@ def test_a_sidecar_may_name_the_photos_own_suffix(tmp_path: Path) -> None:
 
 def test_a_raw_file_never_fails_and_has_the_short_name() -> None:
     Path("a.nef").write_bytes(b"damaged")
-    with Library(Places("lightroom")) as library:
-        assert library.write("a.nef", CAT).problems == []
-        assert library.write("a.png", CAT).files["xmp"] == "a.png.xmp"
+    library = Library(Places("lightroom"))
+    assert library.write("a.nef", CAT).problems == []
+    assert library.write("a.png", CAT).files["xmp"] == "a.png.xmp"
     assert xmp_texts(Path("a.xmp"), "photoshop:SidecarForExtension") == ["NEF"]
-    with Library() as library:
-        assert library.undo("a.nef").problems == []
+    library = Library()
+    assert library.undo("a.nef").problems == []
     assert names() == {"a.png.xmp"}
 
 
@@ -139,8 +139,8 @@ def test_photos_that_would_share_a_file_are_named_and_have_none() -> None:
     for name in ("a.jpg", "b.png", "b.jpg"):
         save_photo(Path(name))
     photos = ["a.png", "a.jpg", "b.png"]
-    with Library(Places("lightroom", text=True), photos=photos) as library:
-        problems = [library.write(photo, CAT).problems for photo in [*photos, "./b.png"]]
+    library = Library(Places("lightroom", text=True), photos=photos)
+    problems = [library.write(photo, CAT).problems for photo in [*photos, "./b.png"]]
     assert problems[1:] == [
         [
             "a.txt would be of a.jpg and of a.png: rename one",
@@ -153,9 +153,9 @@ def test_photos_that_would_share_a_file_are_named_and_have_none() -> None:
     assert names(*ENDINGS) == {"b.xmp", "b.txt"}
     Path("a.jpg.xmp").write_bytes(xmp_packet(""))  # Leaves a.xmp to a.png.
     for program, expected in (("lightroom", "a.xmp"), ("darktable", "a.png.xmp")):
-        with Library(Places(program), photos=photos) as library:
-            assert library.write("a.png", CAT).files == {"xmp": expected}
-            assert library.write("a.jpg", CAT).files == {"xmp": "a.jpg.xmp"}
+        library = Library(Places(program), photos=photos)
+        assert library.write("a.png", CAT).files == {"xmp": expected}
+        assert library.write("a.jpg", CAT).files == {"xmp": "a.jpg.xmp"}
 
 
 def test_a_sidecar_of_another_photo_of_the_name_is_left_alone() -> None:
@@ -179,6 +179,6 @@ def test_captioners_own_sidecar_of_a_photo_that_is_gone_is_removed() -> None:
     save_photo(Path("shared.jpg"))
     for name, content in sidecars.items():
         Path(f"{name}.xmp").write_bytes(content)
-    with Library() as library:
-        assert [library.remove_orphan(f"{name}.png") for name in sidecars] == [True, *[False] * 4]
+    library = Library()
+    assert [library.remove_orphan(f"{name}.png") for name in sidecars] == [True, *[False] * 4]
     assert names() == {f"{name}.xmp" for name in sidecars} - {"own.xmp"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import CAPTION, Output, Refused, xmp_packet
+from samples import CAPTION, Output, Refused
 
 from captioner.caption.caption import Caption
 from captioner.cli.main import main
@@ -42,25 +42,6 @@ def test_sidecars_and_texts_lie_beside_the_photo(
     said = "--overwrite-descriptions replaces 'mine'; a copy: a.txt.before"
     assert f"a.txt: {said}\n" in capsys.readouterr().err
     assert Path("a.txt").read_text() == f"{record['caption']}\n"
-
-
-def test_photos_that_share_a_sidecar_are_named_and_have_none(folder: Path, capsys: Output) -> None:
-    Path("a.jpg").write_bytes(Path("a.png").read_bytes())
-    command = [*CAPTION, "a.png", "b.png", "a.jpg"]
-    assert main([*command, "--xmp", "--text", "--json", "out.json"]) == 2
-    printed = capsys.readouterr().err
-    errors = [record.get("error", "") for record in json.loads(Path("out.json").read_text())]
-    assert errors[1] == ""
-    for error, photos in ((errors[0], "a.png and of a.jpg"), (errors[2], "a.jpg and of a.png")):
-        assert error.startswith(
-            f"a.txt would be of {photos}: rename one; a.xmp would be of {photos}"
-        )
-        assert error in printed
-    assert {path.stem for path in folder.iterdir() if path.suffix in (".xmp", ".txt")} == {"b"}
-    Path("a.jpg.xmp").write_bytes(xmp_packet(""))  # Leaves a.xmp to a.png.
-    assert main([*command, "--xmp"]) == 0
-    assert {path.name for path in folder.glob("a*.xmp")} == {"a.xmp", "a.jpg.xmp"}
-    assert main([*command, "--xmp-for", "digikam"]) == 0
 
 
 def written(photo: str, confidence: float | None, sure: bool, **options: Any) -> list[str]:

@@ -24,12 +24,6 @@ def test_wrong_options_are_refused_by_name(options: dict[str, object], sentence:
     assert str(refused.value).startswith(sentence)
 
 
-def test_tables_are_listed_by_option() -> None:
-    options = OutputOptions(json="o.json", html="o.html", csv="-")
-    assert options.tables == {"json": "o.json", "csv": "-", "html": "o.html"}
-    assert options.replace(json_file="p.json").tables["json"] == "p.json"
-
-
 def test_records_name_what_is_known_of_captions_from_python() -> None:
     source = CaptionSource(language="de", search={"beam": 2})
     origin = origin_of(source)

@@ -12,7 +12,6 @@ from PIL import Image
 from pyarrow import parquet
 from samples import CAPTION, Output, Patch, Refused, photo_bytes, save_photo, write_tar
 
-from captioner.caption.caption import sentence
 from captioner.cli.main import main
 from captioner.files import file_lock
 from captioner.loading import load
@@ -134,38 +133,36 @@ def test_names_are_those_of_the_photos_below_their_common_folder() -> None:
 
 
 def test_only_what_is_missing_or_changed_is_captioned(folder: Path, capsys: Output) -> None:
-    Path("photos/bad.png").write_bytes(b"none")
+    def captioned(*options: str) -> set[str]:
+        capsys.readouterr()
+        assert caption(*resumed, *options) == (2 if bad.read_bytes() == b"none" else 0)
+        return {*capsys.readouterr().out.splitlines()}
+
+    bad = Path("photos/bad.png")
+    bad.write_bytes(b"none")
     table = ["--jsonl", "out.jsonl", "--json", "out.json", "--n-best", "2"]
     resumed = [*table, "--overlay", "maps/", "--html", "page.html", "--resume"]
-    assert caption(*resumed) == 2  # There is nothing to keep yet.
+    assert len(captioned()) == 2  # There is nothing to keep yet.
     before = Path("out.jsonl").read_text()
-    capsys.readouterr()
-    assert caption(*resumed) == 2  # What failed is tried again.
-    assert capsys.readouterr().out == ""
+    assert captioned() == set()  # What failed is tried again.
     assert sorted(Path("out.jsonl").read_text()) == sorted(before)
 
-    save_photo(Path("photos/bad.png"), 2)
-    save_photo(Path("photos/new.png"), 3)
-    save_photo(Path("photos/a.png"), 7)
-    assert caption(*resumed) == 0
-    printed = capsys.readouterr()
-    assert set(printed.out.splitlines()) == {"photos/a.png", "photos/bad.png", "photos/new.png"}
-    assert "1 of 4 photos are captioned already" in printed.err
+    for number, name in enumerate(("bad", "new", "a"), start=2):
+        save_photo(Path(f"photos/{name}.png"), number)
+    assert captioned() == {"photos/a.png", "photos/bad.png", "photos/new.png"}
     assert json.loads(Path("out.json").read_text()) == lines("out.jsonl")
     table[1] = "again.jsonl"
     assert caption(*table, "--overlay", "maps/", "--overwrite") == 0
     assert sorted(lines("again.jsonl"), key=str) == sorted(lines("out.jsonl"), key=str)
 
     Path("maps/a.png").unlink()
-    capsys.readouterr()
-    assert caption(*resumed) == 0
-    assert set(capsys.readouterr().out.splitlines()) == {"photos/a.png"}
+    assert captioned() == {"photos/a.png"}
     assert Path("page.html").read_text().count("data:image/jpeg") == 4
     once = Path("out.jsonl").read_text()
     Path("out.jsonl").write_text(once[:-9])  # As a killed run leaves it.
-    assert caption(*resumed) == 0
+    captioned()
     assert Path("out.jsonl").read_text() == once
-    assert caption(*resumed, "--gif", "gifs/") == 0  # A drawing that is wanted now.
+    captioned("--gif", "gifs/")  # A drawing that is wanted now.
     assert len(list(Path("gifs").iterdir())) == 4
     # Captions of other photos are kept, and the model is the same, however it is named.
     photo = str(save_photo(Path("other.png"), 5))
@@ -238,14 +235,11 @@ def test_shards_are_resumed_and_drawn_also_beside_a_broken_one(
     assert {record["image"] for record in lines("o.jsonl")} == before.keys()
     # Parquet has the rows of CSV, in row groups, and all columns.
     expected = list(csv.DictReader(Path("o.csv").read_text().splitlines()))
-    rows = parquet.read_table("o.parquet").to_pylist()
-    for ours, theirs in zip(rows, expected, strict=True):
-        assert sentence(ours["words"] or []) == ours["caption"] or ours["caption"] is None
+    for ours, theirs in zip(parquet.read_table("o.parquet").to_pylist(), expected, strict=True):
         ours["words"] = " ".join(ours["words"] or [])
         ours["keywords"] = ", ".join(ours["keywords"] or [])
-        shown = {name: "" if value is None else str(value) for name, value in ours.items()}
-        assert {name: shown[name] for name in theirs} == theirs
-        assert not any(value for name, value in shown.items() if name not in theirs)
+        shown = {name: f"{value}" for name, value in ours.items() if value not in (None, "")}
+        assert shown == {name: value for name, value in theirs.items() if value}
     assert parquet.ParquetFile("o.parquet").num_row_groups > 1
     content = Path("o.parquet").read_bytes()
     missing = ["--model", "nowhere", "--parquet", "o.parquet", "--overwrite"]

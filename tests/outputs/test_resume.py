@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -113,28 +114,24 @@ def test_no_sentence_of_words_is_by_a_person(words: list[str]) -> None:
 def test_captions_of_one_origin_alone_are_in_a_table(folder: Path, capsys: Output) -> None:
     assert caption("--beam", "2") == 0
     before = Path("o.jsonl").read_bytes()
-    record = records()[0]
-    assert (record["search"]["beam"], len(record["digest"])) == (2, 64)
+    digest = str(records()[0]["digest"])
     shutil.copytree("tiny-model", "copied")
     save_model(make_captioner(seed=1), Path("other"))
     other = ["--model", "other"]
     assert caption("--model", "copied") == caption("--beam", "2") == 0  # Given last, it counts.
     capsys.readouterr()
-    for options, was, now in ((other, record["digest"][:40], "digest "), (["--beam", "3"], 2, 3)):
+    for options, was in ((other, digest[:40]), (["--beam", "3"], "beam 2 and of")):
         assert caption(*options) == 2
         (sentence,) = capsys.readouterr().err.splitlines()
-        _, of_table, of_run = sentence.split(" of model ")
-        assert (str(was) in of_table, str(now) in of_run) == (True, True)
+        assert was in sentence
         assert sentence.endswith("give another file, or --resume-any")
         assert Path("o.jsonl").read_bytes() == before
-    for options in (other, ["--beam", "3"]):
         assert caption(*options, "--resume-any", "--quiet") == 0
     german = ["--language", "de", "--jsonl", "de.jsonl"]
     assert caption(*german) == caption(*german) == 0
     assert "2 of 2 photos are captioned already" in capsys.readouterr().err
     assert caption(*german, "--language", "fr") == 2
     write(*({name: old[name] for name in old if name != "digest"} for old in records()))
-    capsys.readouterr()
     assert caption() == 0
     assert caption(*other) == 2
 
@@ -143,32 +140,25 @@ def test_a_table_resumes_from_any_working_folder(
     folder: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
     Path("out/below").mkdir(parents=True)
-    drawn = ["--overlay", f"{folder.resolve()}/maps"]
-    table = ["--jsonl", "out/o.jsonl", "--resume"]
-    model = str(folder.resolve() / "tiny-model")
-    first = ["caption", "--model", model, "photos"]
-    assert main([*first, *table, "--overlay", "maps/"]) == 0
+    model, drawn = f"{folder.resolve()}/tiny-model", f"{folder.resolve()}/maps"
+    first = ["caption", "--model", model, "--resume", "--overlay", drawn]
+    assert main([*first, "photos", "--jsonl", "out/o.jsonl"]) == 0
     for place, photos, table in (
         ("out", "../photos", "o.jsonl"),
-        ("photos", ".", "../out/o.jsonl"),
         ("out/below", "../../photos", "../o.jsonl"),
         (".", "photos", "out/o.jsonl"),
     ):
         monkeypatch.chdir(folder / place)
         capsys.readouterr()
-        command = ["caption", "--model", model, photos, "--jsonl", table, "--resume"]
-        assert main([*command, *drawn]) == 0
+        assert main([*first, photos, "--jsonl", table]) == 0
         errors = capsys.readouterr().err
         assert "2 of 2 photos are captioned already" in errors
         assert "gone" not in errors
         assert len(records(table)) == 2
-    monkeypatch.chdir(folder)  # A photo that has changed as well is found from the table.
-    Path("out/o.jsonl").rename("o.jsonl")
-    save_photo(Path("photos/a.png"), 9)
-    monkeypatch.chdir(folder / "out")
-    assert (
-        main(["caption", "--model", model, "../photos", "--jsonl", "../o.jsonl", "--resume"]) == 0
-    )
+    monkeypatch.chdir(folder / "out")  # A photo that has changed as well is found from the table.
+    Path("o.jsonl").rename("../o.jsonl")
+    save_photo(Path("../photos/a.png"), 9)
+    assert main([*first[:-2], "../photos", "--jsonl", "../o.jsonl"]) == 0
     assert len(records("../o.jsonl")) == 2
 
 
@@ -199,27 +189,29 @@ def test_a_line_without_a_record_is_named_and_left_alone(folder: Path, capsys: O
         assert Path("o.jsonl").read_bytes() == content
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *[("words", value) for value in (None, "x", {"a": 1}, [1])],
-        *[("word_confidence", value) for value in (5, ["a"], [[]], {})],
-        *[("caption", value) for value in (None, ["a"])],
-        *[("alternatives", value) for value in (5, [1], [[]], [{"words": 5}])],
-        *[("files", value) for value in (5, [], {"xmp": 1})],
-        *[("bytes", "5"), ("image", ""), ("image", 5), ("search", [1])],
-    ],
-)
-def test_a_record_of_other_types_is_named_and_captioned_again(
-    field: str, value: object, folder: Path, capsys: Output
-) -> None:
+WRONG = {
+    "words": [None, "x", {"a": 1}, [1]],
+    "word_confidence": [5, ["a"], [[]]],
+    "caption": [None, ["a"]],
+    "alternatives": [5, [1], [{"words": 5}]],
+    "files": [5, {"xmp": 1}],
+    "bytes": ["5"],
+    "image": ["", 5],
+    "search": [[1]],
+}
+
+
+def test_a_record_of_other_types_is_named_and_captioned_again(folder: Path, capsys: Output) -> None:
     assert caption() == 0
     first, second = records()
-    changed = [json.dumps(record) + "\n" for record in ({**first, field: value}, second)]
-    Path("o.jsonl").write_text("".join(changed))
+    wrong = [{**first, field: value} for field, values in WRONG.items() for value in values]
+    write(*wrong, second)
     assert caption("--csv", "o.csv", "--parquet", "o.parquet") == 0
-    assert "line 1 of o.jsonl is no record of `captioner caption`" in capsys.readouterr().err
-    assert [record["image"] for record in records()[1:]] == ["photos/b.png", "photos/a.png"]
+    printed = capsys.readouterr().err
+    for number in range(1, len(wrong) + 1):
+        assert f"line {number} of o.jsonl is no record of `captioner caption`" in printed
+    named = [record["image"] for record in records()[len(wrong) :]]
+    assert named == ["photos/b.png", "photos/a.png"]
 
 
 def test_photos_with_a_text_have_records_if_there_is_a_table(folder: Path) -> None:
@@ -229,33 +221,53 @@ def test_photos_with_a_text_have_records_if_there_is_a_table(folder: Path) -> No
     assert len(records()) == len([*Path("photos").glob("*.xmp")]) == 2
 
 
+@pytest.fixture
+def meanwhile(monkeypatch: Patch) -> Callable[[Callable[[], object]], None]:
+    """Lets something happen when photos are encoded."""
+    encode = TorchCaptions.encode
+
+    def happens(change: Callable[[], object]) -> None:
+        def encoded(self: TorchCaptions, pixels: object) -> object:
+            change()
+            return encode(self, pixels)
+
+        monkeypatch.setattr(TorchCaptions, "encode", encoded)
+
+    return happens
+
+
 @pytest.mark.parametrize("change", ["photo", "removed", "shard"])
 def test_a_photo_changed_while_it_is_captioned_has_no_caption(
-    change: str, folder: Path, capsys: Output, monkeypatch: Patch
+    change: str, folder: Path, capsys: Output, meanwhile: Callable[..., None]
 ) -> None:
     path = Path("photos/a.png")
     if change == "shard":
-        members = {f"{number}.png": path.read_bytes() for number in range(2)}
-        path = write_tar(Path("photos/a.tar"), members)
-    encode = TorchCaptions.encode
-
-    def meanwhile(self: TorchCaptions, pixels: object) -> object:
-        path.unlink() if change == "removed" else path.write_bytes(path.read_bytes() + b"\0")
-        return encode(self, pixels)
-
-    drawn = ["--overlay", "maps/"]
-    command = [*CAPTION, str(path), "photos/b.png", *RESUME, *drawn, "--engine", "torch"]
-    with monkeypatch.context() as patch:
-        patch.setattr(TorchCaptions, "encode", meanwhile)
-        assert main(command) == 2
+        path = write_tar(Path("photos/a.tar"), {"0.png": path.read_bytes()})
+    changed = path.read_bytes() + b"\0"
+    append = lambda: path.read_bytes() == changed or path.write_bytes(changed)  # noqa: E731
+    meanwhile(path.unlink if change == "removed" else append)
+    command = [*CAPTION, str(path), "photos/b.png", *RESUME, "--overlay", "maps/"]
+    assert main([*command, "--engine", "torch"]) == 2
     assert "changed while it was captioned; caption it again" in capsys.readouterr().err
-    captioned = [record["image"] for record in records() if "caption" in record]
-    assert captioned == ["photos/b.png"]
+    assert [each["image"] for each in records() if "caption" in each] == ["photos/b.png"]
     assert [file.name for file in Path("maps").rglob("*.png")] == ["b.png"]
     if change == "photo":
         assert main(command) == 0
         assert [*map(len, (records(), capsys.readouterr().out.splitlines()))] == [2, 1]
         assert not any("error" in record for record in records())
+
+
+def test_words_of_a_person_are_not_written_for_a_photo_that_changes_meanwhile(
+    folder: Path, meanwhile: Callable[..., None]
+) -> None:
+    assert caption() == 0
+    first, second = records()
+    write(first | {"caption": MINE}, second)
+    meanwhile(lambda: save_photo(Path("photos/a.png"), 9))
+    assert caption("--overlay", "maps/", "--xmp", "--engine", "torch") == 2
+    assert not Path("photos/a.xmp").exists()
+    found = {record["image"]: record for record in records()}["photos/a.png"]
+    assert (found["caption"], found["photo_digest"]) == (MINE, first["photo_digest"])
 
 
 def test_a_run_killed_before_its_first_record_resumes(folder: Path) -> None:
@@ -313,22 +325,3 @@ def test_on_a_terminal_a_table_has_the_bar_alone(
     assert "| 2/2 [" in printed.err
     assert main([*CAPTION, "photos", *tables, "--format", "{path}"]) == 0
     assert capsys.readouterr().out == "photos/a.png\nphotos/b.png\n"
-
-
-def test_words_of_a_person_are_not_written_for_a_photo_that_changes_meanwhile(
-    folder: Path, monkeypatch: Patch
-) -> None:
-    assert caption() == 0
-    first, second = records()
-    write(first | {"caption": MINE}, second)
-    encode = TorchCaptions.encode
-
-    def meanwhile(self: TorchCaptions, pixels: object) -> object:
-        save_photo(Path("photos/a.png"), 9)
-        return encode(self, pixels)
-
-    monkeypatch.setattr(TorchCaptions, "encode", meanwhile)
-    assert caption("--overlay", "maps/", "--xmp", "--engine", "torch") == 2
-    assert not Path("photos/a.xmp").exists()
-    found = {record["image"]: record for record in records()}["photos/a.png"]
-    assert (found["caption"], found["photo_digest"]) == (MINE, first["photo_digest"])
