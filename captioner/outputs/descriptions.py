@@ -29,6 +29,10 @@ class Descriptions(Sink):
         """Where the words about a photo go."""
         return self._library.files(photo)
 
+    def is_finished(self, photo: str) -> bool:
+        """Whether the photo has a text."""
+        return self._library.has_text(photo)
+
     def has_files(self, record: PhotoRecord) -> bool:
         """Whether the words of a record are there; a person may have changed them since."""
         is_changed = record.is_by_person and record.written != record.caption

@@ -9,7 +9,6 @@ from pathlib import Path
 from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.errors import UserError
-from captioner.library import Library
 from captioner.memory_limits import allowed_cores
 from captioner.outcomes import MOST_WORKERS, Failed, in_background
 from captioner.outputs.descriptions import Descriptions
@@ -21,6 +20,7 @@ from captioner.outputs.origin import origin_of
 from captioner.outputs.record import PERSON, PhotoRecord
 from captioner.outputs.resume import Resumed
 from captioner.outputs.saved_maps import SavedMaps
+from captioner.outputs.shards import Shards
 from captioner.outputs.sink import Run, Sink
 from captioner.outputs.tables import Csv, Json, Parquet
 from captioner.text.languages import ENGLISH
@@ -30,6 +30,7 @@ from captioner.vision.shards import source_status
 
 DRAWN = {"overlay": Overlay, "gif": Gif, "words": WordMaps, "html": Page, "save_maps": SavedMaps}
 DESCRIBED = {"describes_photos": Descriptions}
+OTHERS = {"shards": Shards}
 TABLES = {"jsonl": JsonLines, "parquet": Parquet, "json_file": Json, "csv": Csv}
 """The sinks by option, in the order in which a record passes them. Those of other packages, entry
 points of the group `captioner.outputs`, come before the tables."""
@@ -62,12 +63,12 @@ class Outputs:
     def __init__(self, run: Run, source: CaptionSource) -> None:
         self._run = run
         self._tables = sinks_of(run, TABLES)
-        self._others = [*other_sinks(run)]
+        self._others = [*sinks_of(run, OTHERS), *other_sinks(run)]
         described = sinks_of(run, DRAWN) + sinks_of(run, DESCRIBED)
         self.sinks = [*described, *self._others, *self._tables]
         self._drawing = [sink for sink in self.sinks if sink.draws]
         self._check_paths()
-        self._origin = origin_of(source) if run.options.tables else {}
+        self._origin = origin_of(source) if run.options.tables or run.options.shards else {}
         self._resumed: Resumed | None = None
         self.finished: set[str] = set()
         done = self.finished
@@ -78,8 +79,9 @@ class Outputs:
             self._resumed.report()
             self.finished = self._resumed.finished
             done = self._resumed.replaced.keys() | self.finished
-        elif run.options.resumes:  # By --text alone.
-            done = self.finished = {*filter(Library().has_text, run.photos)}
+        elif run.options.resumes:  # By --text or --shards alone.
+            (sink,) = self.sinks
+            done = self.finished = {*filter(sink.is_finished, run.photos)}
         if any(sink.needs_maps for sink in self.sinks):
             done = done - self.finished
         self.remaining = {name: run.photos[name] for name in run.photos if name not in done}

@@ -46,6 +46,10 @@ class Sink:
         wanted = self.files(record.image).items()
         return all(option in record.files and os.path.exists(path) for option, path in wanted)
 
+    def is_finished(self, photo: str) -> bool:
+        """Whether an earlier run wrote all for a photo, where the sink resumes without a table."""
+        return False
+
     def draw(self, record: PhotoRecord, caption: Caption) -> None:
         """Draw the model's caption, which has its photo; in any thread, before `add`."""
 
