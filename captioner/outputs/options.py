@@ -55,7 +55,7 @@ class OutputOptions(Config):
     csv: Text | None = _text("FILE", "write captions as a table at the end")
     parquet: Text | None = _text("FILE", "the same table as Parquet")
     csv_for: Literal["excel"] | None = _text("PROGRAM", "excel: tabs and UTF-16, for any language")
-    resume: bool = _switch("keep what --jsonl has of unchanged photos; --text or --shards alone")
+    resume: bool = _switch("keep what --jsonl has of unchanged photos, or --text or --shards alone")
     resume_any: bool = _switch("the same for captions of any model, language and search")
     edited: bool = _switch("photos with people's captions that look different are the same, edited")
     prune: bool = _switch("resume, and drop records and own sidecars of photos that are gone")
