@@ -69,7 +69,7 @@ class Shards(Sink):
     def _write(self, shard: str, samples: dict[str, _Sample]) -> None:
         """Write a tar, unless it is there with the same texts."""
         new = chain.from_iterable(sample.items() for sample in samples.values())
-        texts = {name: file for name, file in new if isinstance(file, bytes)}
+        texts = {name: member for name, member in new if isinstance(member, bytes)}
         there = [file for file in files_of_tar(self._targets[shard]) if file.member in texts]
         if texts == {file.member: file.read() for file in there}:
             return  # Also if there is no caption.
@@ -80,8 +80,8 @@ class Shards(Sink):
             sample[f"{stem}.source{suffix.lower()}" if is_text else file.member] = file
         with files.atomic_path(self._targets[shard]) as path, tarfile.open(path, "w") as tar:
             for sample in samples.values():
-                for name, file in sample.items():
-                    content = file if isinstance(file, bytes) else file.read()
+                for name, member in sample.items():
+                    content = member if isinstance(member, bytes) else member.read()
                     info = tarfile.TarInfo(name)
                     info.size = len(content)
                     tar.addfile(info, BytesIO(content))
