@@ -43,7 +43,7 @@ def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     usage, summary = "caption [PATH ...] [options]", "caption photos, draw attention maps"
     parser, add = shared.add_parser(commands, run, usage, summary)
-    add("paths", "PATH", "photos, folders, shards, patterns in quotes, or -", nargs="*")
+    add("paths", "PATH", "photos, folders, shards, quoted patterns, or -", nargs="*")
     add("--demo", "", "caption the packaged photo")
     add("-0 --null", "", "names read from - and lines printed end in NUL")
     add("--model", "MODEL", shared.MODEL_HELP, default="default")
@@ -176,7 +176,7 @@ def _prints(options: OutputOptions, has_bar: bool) -> bool:
     if options.quiet or "-" in options.tables.values():
         return False
     has_bar = has_bar and sys.stdout.isatty() and sys.stderr.isatty()
-    return not (has_bar and options.tables and not options.format)
+    return not (has_bar and (options.tables or options.shards) and not options.format)
 
 
 def _captions(

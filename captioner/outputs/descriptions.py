@@ -33,6 +33,10 @@ class Descriptions(Sink):
         """Where the words about a photo go."""
         return self._library.files(photo)
 
+    def is_finished(self, photo: str) -> bool:
+        """Whether the photo has a text."""
+        return self._library.has_text(photo)
+
     def has(self, record: PhotoRecord) -> bool:
         """Whether the words of a record are there; a person may have changed them since."""
         if record.image not in self.run.photos:  # Of an earlier run.

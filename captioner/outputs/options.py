@@ -55,7 +55,7 @@ class OutputOptions(Config):
     csv: Text | None = _text("FILE", "write captions as a table at the end")
     parquet: Text | None = _text("FILE", "the same table as Parquet")
     csv_for: Literal["excel"] | None = _text("PROGRAM", "excel: tabs and UTF-16, for any language")
-    resume: bool = _switch("keep what --jsonl has of unchanged photos, or --text alone")
+    resume: bool = _switch("keep what --jsonl has of unchanged photos, or --text or --shards alone")
     resume_any: bool = _switch("the same for captions of any model, language and search")
     edited: bool = _switch("photos with people's captions that look different are the same, edited")
     prune: bool = _switch("resume, and drop records and own sidecars of photos that are gone")
@@ -74,6 +74,7 @@ class OutputOptions(Config):
     save_maps: Text | None = _text("FILE", "write every word's map as numbers: .npz or .parquet")
     strength: Probability = Field(0.8, description="of the overlays, 0 to 1")
     text: bool = _switch("beside each photo, write the caption as photo.txt")
+    shards: Text | None = _text("FOLDER", "copy tars, with txt and json beside each photo")
     embed: bool = _switch("write caption and keywords into the photos, by exiftool")
     describe: Literal["caption", "none"] = Field(
         "caption", title="WHAT", description="none: --xmp and --embed write keywords alone"
@@ -87,9 +88,11 @@ class OutputOptions(Config):
         others = [self.parquet, self.html, self.overlay, self.gif, self.words, self.save_maps]
         if tables.count("-") > 1 or "-" in others:
             raise UserError("standard output takes one of --json, --jsonl and --csv, nothing else")
-        written = (*tables, *others, *self.output, self.xmp, self.embed, self.prune, not self.text)
-        if self.resumes and self.jsonl in (None, "-") and any(written):
-            raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
+        written = (*tables, *others, *self.output, self.xmp, self.embed, self.prune)
+        is_alone = not any(written) and self.text != bool(self.shards)
+        if self.resumes and self.jsonl in (None, "-") and not is_alone:
+            needed = "--jsonl FILE, beside any other output, or --text or --shards alone"
+            raise UserError(f"--resume needs {needed}")
         if self.resumes and self.jsonl_for:
             raise UserError("--jsonl-for huggingface gives no table to resume from")
         if self.describe == "none" and (self.text or not self.describes_photos):

@@ -10,7 +10,6 @@ from pathlib import Path
 from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.errors import UserError, noted
-from captioner.library import Library
 from captioner.memory_limits import allowed_cores
 from captioner.outcomes import MOST_WORKERS, Failed, in_background
 from captioner.outputs.descriptions import Descriptions
@@ -22,6 +21,7 @@ from captioner.outputs.origin import check_origin, origin_of
 from captioner.outputs.record import PERSON, PhotoRecord
 from captioner.outputs.resume import Resumed
 from captioner.outputs.saved_maps import SavedMaps
+from captioner.outputs.shards import Shards
 from captioner.outputs.sink import Run, Sink
 from captioner.outputs.tables import Csv, Json, Parquet
 from captioner.text.languages import ENGLISH
@@ -31,6 +31,7 @@ from captioner.vision.shards import source_status
 
 DRAWN = {"overlay": Overlay, "gif": Gif, "words": WordMaps, "html": Page, "save_maps": SavedMaps}
 DESCRIBED = {"describes_photos": Descriptions}
+OTHERS = {"shards": Shards}
 TABLES = {"jsonl": JsonLines, "parquet": Parquet, "json_file": Json, "csv": Csv}
 """The sinks by option, in the order in which a record passes them. Those of other packages, entry
 points of the group `captioner.outputs`, come before the tables."""
@@ -64,11 +65,11 @@ class Outputs:
     def __init__(self, run: Run, source: CaptionSource) -> None:
         self.run, options = run, run.options
         self._tables = sinks_of(run, TABLES)
-        described = sinks_of(run, DRAWN) + sinks_of(run, DESCRIBED)
-        self.sinks = [*described, *other_sinks(run), *self._tables]
+        others = [*sinks_of(run, OTHERS), *other_sinks(run)]
+        self.sinks = [*sinks_of(run, DRAWN), *sinks_of(run, DESCRIBED), *others, *self._tables]
         self._drawing = [sink for sink in self.sinks if sink.draws]
         self._check_paths()
-        self._origin = origin_of(source) if options.tables else {}
+        self._origin = origin_of(source) if options.tables or options.shards else {}
         self._resumed: Resumed | None = None
         self.finished, replaced = set[str](), set[str]()
         if options.resumes and self._tables and isinstance(self._tables[0], JsonLines):
@@ -78,8 +79,9 @@ class Outputs:
             self._resumed = Resumed(run, table, self.sinks, None if options.resume_any else check)
             self._resumed.report()
             self.finished, replaced = self._resumed.finished, {*self._resumed.replaced}
-        elif options.resumes:  # By --text alone.
-            self.finished = {*filter(Library().has_text, run.photos)}
+        elif options.resumes:  # By --text or --shards alone.
+            (sink,) = self.sinks
+            self.finished = {*filter(sink.is_finished, run.photos)}
         needs_maps = any(sink.needs_maps for sink in self.sinks)
         done = replaced if needs_maps else replaced | self.finished
         self.remaining = {name: run.photos[name] for name in run.photos if name not in done}

@@ -49,6 +49,10 @@ class Sink:
         are_there = (option in record.files and os.path.exists(path) for option, path in wanted)
         return bool(wanted) and all(are_there)
 
+    def is_finished(self, photo: str) -> bool:
+        """Whether an earlier run wrote all for a photo, where the sink resumes without a table."""
+        return False
+
     def draw(self, record: PhotoRecord, caption: Caption) -> None:
         """Draw the model's caption, which has its photo; in any thread, before `add`."""
 

@@ -17,8 +17,9 @@ from captioner.data.readers import read_splits
 from captioner.data.shapes import generate, shapes_examples
 from captioner.devices import autocast
 from captioner.errors import UserError, counted
-from captioner.files import real_path
+from captioner.files import existing_path, real_path
 from captioner.runs.captioning_recipe import DataConfig
+from captioner.schema import Section
 from captioner.training.batches import Loader
 from captioner.vision.encoder import Encoder
 from captioner.vision.feature_store import FeatureStore
@@ -57,6 +58,8 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
         examples = shapes_examples(pictures)
         return CaptionData(examples[count:], examples[:count][:few], [])
     assert data.annotations is not None  # Checked by DataConfig.
+    if data.format != "table":  # Of a table, the reader says so; shards may be a pattern.
+        check_data(data, ("annotations", "validation_annotations", "images"), "training.md")
     other_file = data.validation_annotations
     files = [(data.annotations, [data.train, data.validation])]
     if other_file is not None:
@@ -77,6 +80,15 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
         advice = "give others as data.validation (split) or data.validation_annotations (file)"
         raise UserError(f"the training and the validation split share {photos}; {advice}")
     return CaptionData(train, validation[:few], sentences)
+
+
+def check_data(data: Section, fields: Sequence[str], page: str) -> None:
+    """Refuse a file or folder of a config's data that is not there."""
+    for name in fields:
+        path = getattr(data, name)
+        if path is not None and not os.path.exists(existing_path(path)):
+            advice = f"see docs/{page}, or name another place by --set data.{name}=PATH"
+            raise UserError(f"data.{name} {path} does not exist: {advice}")
 
 
 def _place(source: object, real_folder: Callable[[Path], str]) -> object:

@@ -27,6 +27,7 @@ from captioner.models.translation_model import TranslationLoss, TranslationObjec
 from captioner.module_weights import fill, make_trainable
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches, digest_of, encode_pairs
+from captioner.runs.photos import check_data
 from captioner.schema import COUNT, Count, FilePath, Length, NameOrPath, Section, Seed, Size
 from captioner.text import SentenceVocabulary, SubwordVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
@@ -68,6 +69,9 @@ class NumbersData(Section):
         return self
 
 
+_TEXTS = ("source", "target", "validation_source", "validation_target")
+
+
 class ParallelData(Section):
     """Training and validation data. Paths start from the working folder."""
 
@@ -87,7 +91,7 @@ class ParallelData(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for name in ("source", "target", "validation_source", "validation_target"):
+        for name in _TEXTS:
             if self.format == "parallel" and getattr(self, name) is None:
                 raise ValueError(f"{name} is missing; format 'parallel' needs it")
         return self
@@ -265,6 +269,7 @@ def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
         numbers, train = data.numbers, data.numbers.train
         pairs = number_pairs(train + numbers.validation, numbers.seed, largest=numbers.largest)
         return [(pairs[:train], Problems()), (pairs[train:], Problems())]
+    check_data(data, _TEXTS, "translation.md")
     files = [(data.source, data.target), (data.validation_source, data.validation_target)]
     return [  # ParallelData has checked that they are there.
         read_parallel(cast(Path, source), cast(Path, target), data.on_problem)

@@ -165,6 +165,14 @@ def _of_tar(path: str, report: Report) -> ShardRecords:
             yield photo.name, {"image": photo, **texts}
 
 
+def files_of_tar(path: str) -> Iterator[ShardMember]:
+    """The files of a tar, up to its first fault; neither links nor sparse files."""
+    with suppress(OSError, tarfile.TarError):
+        for info in _members(path):
+            if info.isreg() and not info.issparse():
+                yield ShardMember(path, info.name, (info.offset_data, info.size))
+
+
 def _is_photo(name: str) -> bool:
     return posixpath.splitext(name)[1].lower() in PHOTO_SUFFIXES
 

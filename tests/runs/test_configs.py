@@ -44,6 +44,23 @@ def test_every_published_config_is_valid(path: Path) -> None:
     assert from_mapping(type(recipe), to_mapping(recipe), "again") == recipe
 
 
+def test_a_config_without_its_data_names_their_page(folder: Path, refused: Refused) -> None:
+    for path in PUBLISHED:
+        page = "translation" if path.stem.startswith("multi30k") else "training"
+        recipe = read_any_recipe(path)
+        if recipe.data.format not in ("shapes", "numbers", "table"):
+            sentence = refused(["train", str(path), "--out", "run"])
+            assert (
+                f" does not exist: see docs/{page}.md, or name another place by --set" in sentence
+            )
+            assert not Path("run").exists()
+    Path("captions_val2014.json").touch()
+    files = ["data.annotations=captions_val2014.json", "data.format=coco"]
+    changes = [part for change in files for part in ("--set", change)]
+    sentence = refused(["train", str(PUBLISHED[0]), "--out", "run", *changes])
+    assert "data.images data/coco does not exist: see docs/training.md" in sentence
+
+
 def test_the_commands_in_comments_of_configs_parse() -> None:
     lines = "\n".join(path.read_text(encoding="utf-8") for path in PUBLISHED).splitlines()
     pattern = r"#.*(?:^ *|First: |`|-m |# *)captioner ([^`]+)"
