@@ -120,7 +120,8 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Json:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
         reason = reason if mark is None else f"line {mark.line + 1}: {reason}"
-        raise UserError(f"{path} is not valid YAML ({reason})") from None
+        language = "JSON" if Path(path).suffix.lower() == ".json" else "YAML"
+        raise UserError(f"{path} is not valid {language} ({reason})") from None
     return with_changes(mapping, changes)
 
 
