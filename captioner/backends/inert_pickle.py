@@ -70,16 +70,21 @@ class _Storage(NamedTuple):
 
 
 _TUPLES = (pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)
+_NUMBERS = (pickle.INT, pickle.LONG, pickle.LONG1, pickle.LONG4)
 _Load = Callable[[Any], None]
 _READERS: dict[int, _Load] = dict(pickle._Unpickler.dispatch)
 
 
 def _as_list(load: _Load) -> _Load:
-    """The reading of a tuple as a list, which is no key."""
+    """The reading of a tuple, or of a number of more than 64 bits, as a list, which is no key."""
 
     def load_list(unpickler: Any) -> None:
         load(unpickler)
-        unpickler.stack[-1] = list(unpickler.stack[-1])
+        value = unpickler.stack[-1]
+        if isinstance(value, tuple):
+            unpickler.stack[-1] = list(value)
+        elif value.bit_length() > 64:
+            unpickler.stack[-1] = [value]
 
     return load_list
 
@@ -88,12 +93,13 @@ class _Unpickler(pickle._Unpickler):
     """Builds plain values, records and storages.
 
     Of the module's two it is the one in Python. A key that is a tuple of tuples would be hashed in
-    2^40 steps: tuples become lists. Objects are made as functions are called.
+    2^40 steps, and numbers with one hash compared pair by pair: both become lists, which are no
+    keys. Objects are made as functions are called.
     """
 
     dispatch: ClassVar[dict[int, _Load]] = {
         **_READERS,
-        **{code[0]: _as_list(_READERS[code[0]]) for code in _TUPLES},
+        **{code[0]: _as_list(_READERS[code[0]]) for code in (*_TUPLES, *_NUMBERS)},
         pickle.NEWOBJ[0]: _READERS[pickle.REDUCE[0]],
     }
 
@@ -150,7 +156,7 @@ def _read_sequence(file: BinaryIO) -> tuple[object, _Numbers]:
     """What a file from before torch 1.6 holds, and the reader of its storages."""
     file.seek(0)
     magic, *_ = (_Unpickler(file).load() for _ in range(3))
-    if magic != _MAGIC:
+    if magic != [_MAGIC]:
         raise ValueError("torch did not write it")
     unpickler = _Unpickler(file)
     root = unpickler.load()

@@ -204,6 +204,7 @@ def pickled(content: bytes) -> bytes:
     return sequence(*HEAD) + b"\x80\x02" + content + b"." + pickle.dumps([], 2)
 
 
+LONG = b"".join(b"\x8a\x0a" + (n * (2**61 - 1)).to_bytes(10, "little") + b"N" for n in range(99))
 DEEP = b")" + b"2\x86" * 40  # A tuple of tuples, each twice the one before.
 
 
@@ -222,6 +223,7 @@ def hostile(ran: Path) -> dict[str, tuple[bytes, str]]:
         "dict": (pickled(b"(" + DEEP + b"K\1d"), "unhashable type: 'list'"),
         "set": (pickled(b"\x8f(" + DEEP + b"\x90"), "unhashable type: 'list'"),
         "frozen set": (pickled(b"(" + DEEP + b"\x91"), "unhashable type: 'list'"),
+        "one hash": (pickled(b"}(" + LONG + b"u"), "unhashable type: 'list'"),
         "subclass": (zipped({"weight": ones.as_subclass(Marked)}), "has no decoder"),
     }
 
