@@ -120,7 +120,8 @@ class Captioner:
         The captions can be drawn as any other; they have no confidence. Warns of words that the
         model lacks, which are fed and scored as the unknown-word token, as in training.
         """
-        texts = [captions] if isinstance(captions, str) else list(captions)
+        are_several = isinstance(captions, Iterable) and not isinstance(captions, str)
+        texts: list[Any] = [*captions] if are_several else [captions]
         for number, text in enumerate(texts, start=1):
             if not isinstance(text, str):
                 kind = type(text).__name__

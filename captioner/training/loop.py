@@ -29,6 +29,8 @@ from captioner.training.optimizer import Average, learning_rate_factor, warn_of_
 from captioner.training.reports import StepReports
 from captioner.training.run_log import RunLog, deciding_scores
 
+SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hours.
+
 
 class Generated(NamedTuple):
     """The texts of a batch, and the cross-entropy of its references: nats in all, and tokens."""
@@ -165,6 +167,10 @@ class Trainer:
                 position.step += 1
                 position.step_in_epoch += 1
                 progress.update()
+                if self.log and config.tensorboard and position.step % SCALAR_STEPS == 0:
+                    scalars = {"steps/loss": float(self.reports.last_loss), "step": position.step}
+                    scalars["steps/learning_rate"] = self.optimizer.param_groups[0]["lr"]
+                    self.log.write(scalars, to_file=False)
                 self._save_or_stop()
             sums, steps = self.reports.sums(), position.step_in_epoch
             means = {f"train_{name}": total / steps for name, total in sums.items()}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +27,14 @@ class StepReports:
     `UNSEEN_STEPS`, since a GPU runs ahead of what is read from it. Under a scaler (float16) it is
     one only below a scale of 1: the scaler leaves the step out.
 
-    position: read, to say where a step failed.
+    position: read, to say where a step failed. last_loss: of this process's last part.
     """
 
     parameters: Sequence[nn.Parameter]
     scaler: torch.amp.GradScaler
     processes: Processes
     position: Position
+    last_loss: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         self.device = self.parameters[0].device
@@ -47,6 +48,7 @@ class StepReports:
         """Take the report of a part of the current step. share: of the batch's examples."""
         report = {name: value.detach() for name, value in report.items()}
         self._unseen.append((self.position.step, report, share))
+        self.last_loss = report["loss"]
 
     def add_norm(self, norm: Tensor) -> None:
         """Take the norm of the current step's gradient, the same in all processes.

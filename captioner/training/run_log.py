@@ -31,11 +31,12 @@ class RunLog:
         self.kept = [record for record in read_log(folder) if record["step"] <= resume_at]
         write_text(self._path, "".join(f"{json.dumps(record)}\n" for record in self.kept))
 
-    def write(self, record: Mapping[str, object]) -> None:
-        """Append one record."""
+    def write(self, record: Mapping[str, object], to_file: bool = True) -> None:
+        """Append one record. to_file: not only for TensorBoard."""
         with refuse_os_errors(f"cannot write {self._path.parent}"):
-            with self._path.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+            if to_file:
+                with self._path.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
             if self._board is not None:
                 for name, value in record.items():
                     if isinstance(value, (int, float)) and name != "step":

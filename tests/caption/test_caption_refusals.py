@@ -50,6 +50,11 @@ SMALL = Preprocessing(size=15, resize="squash")
         ),
         (
             MODEL.explain,
+            {"photos": photo(), "captions": 5},
+            "captions: number 1 is of the type int",
+        ),
+        (
+            MODEL.explain,
             {"photos": photo(), "captions": ["a dog", None]},
             "captions: number 2 is of ",
         ),
@@ -110,6 +115,20 @@ def config(section: str, **fields: Any) -> Callable[[Path], None]:
     return lambda folder: change_config(folder, change)
 
 
+def instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Puts something else in the place of a file of a folder."""
+
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        make(folder / name)
+
+    return change
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
 @pytest.mark.parametrize(
     ("file", "change", "sentence"),
     [
@@ -126,6 +145,8 @@ def config(section: str, **fields: Any) -> Callable[[Path], None]:
         *((file, lambda at, name=file: (at / name).write_text("null"), "") for file in FILES),
         *((file, lambda at, name=file: os.truncate(at / name, 90), "") for file in FILES),
         *((file, lambda at, name=file: (at / name).unlink(), "not exist") for file in FILES),
+        *((file, instead(file, make), "") for file in FILES for make in (os.mkfifo, endless)),
+        *((file, instead(file, Path.mkdir), "") for file in FILES),
         ("", shutil.rmtree, "neither a folder nor"),
     ],
 )
