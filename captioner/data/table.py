@@ -82,13 +82,17 @@ def read_table(annotations: Path, images: Path, splits: Splits, collector: Colle
     rows, kind = (_of_folder, "folder") if os.path.isdir(annotations) else (table_rows, "table")
     problems.source = f"{kind} {annotations}"
     folder: Path | None = None
-    found = cache(with_suffix)  # A photo may have many rows.
+
+    @cache  # A photo may have many rows.
+    def found(name: str) -> Path:
+        return with_suffix((folder or images) / name)
+
     for row in rows(annotations, problems):
         if is_leftover(row.image):  # Such as @eaDir.
             continue
         if folder is None and not row.photo:
             folder = _folder_of(images, row.image)
-        path = row.photo or found((folder or images) / row.image)
+        path = row.photo or found(row.image)
         record = f"image {row.image} ({row.record})"
         if collector.add(SourcePhoto(row.image, path, record, row.split)):
             for caption in row.captions:

@@ -72,9 +72,12 @@ class Exiftool:
         target, problem = Path(os.path.realpath(photo)), f"cannot embed the caption in {photo}"
         written = files.temporary_path(target.parent, TEMPORARY)
         # exiftool reads %f in a name as a code, and %d as the photo's folder.
-        options = [*iptc, "-o", f"%d{written.name}"]
+        options = ["-E", "-o", f"%d{written.name}"]
+        values = [*iptc]
         if block is not None:
-            options.append(f"-XMP={block.decode()}" if block else "-XMP:all=")
+            values.append(f"-XMP={block.decode()}" if block else "-XMP:all=")
+        # With -E they may have entities; #[CSTR] would make $ to \$.
+        options += [re.sub("[&\r\n]|(?<==) ", _entity, value) for value in values]
         with files.refuse_os_errors(problem):
             status = target.stat()
             if status.st_nlink > 1:
@@ -103,8 +106,10 @@ class Exiftool:
 
         Raises `UserError` with the problem if it dies, or is ended as it takes too long.
         """
-        texts = [each.replace("\\", "\\\\").replace("\n", "\\n") for each in (*options, f"{photo}")]
-        command = ["-q", "-q", *(f"#[CSTR]{text}" for text in texts), "-echo3", _READY.strip()]
+        name = os.path.abspath(photo)  # A line that begins with # or a space has another meaning.
+        if "\n" in name:
+            name = "#[CSTR]" + name.replace("\\", "\\\\").replace("\n", "\\n")
+        command = ["-q", "-q", *options, name, "-echo3", _READY.strip()]
         seconds, lines = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND, list[str]()
         with self._lock:
             exiftool, self._process = self._process or _started(), None
@@ -127,6 +132,10 @@ class Exiftool:
         is_late = time.monotonic() - start > seconds
         reason = f"took more than {seconds:.0f} seconds" if is_late else "died"
         raise UserError(f"{problem}: exiftool {reason}")
+
+
+def _entity(found: re.Match[str]) -> str:
+    return f"&#{ord(found[0])};"
 
 
 def _started() -> "subprocess.Popen[str]":

@@ -46,7 +46,7 @@ def follow(moved: Iterable[tuple[str, str, Words]]) -> list[str]:
             if not os.path.lexists(f"{target}{_MOVING}"):
                 os.rename(path, f"{target}{_MOVING}")
     places = (folder.glob(f"*{ending}*{_MOVING}") for folder in folders for ending in ENDINGS)
-    for moving in sorted(chain.from_iterable(places)):
+    for moving in sorted({*chain.from_iterable(places)}):  # The sidecar of a.txt.jpg is in both.
         target = moving.with_suffix("")
         with noted(said.append), refuse_os_errors(f"{moving} cannot be renamed to {target}"):
             if os.path.lexists(target):

@@ -269,7 +269,7 @@ class Library:
 
         In a dry run, check that it can be.
         """
-        if os.path.lexists(place) and files.read_bytes(place) == content:
+        if content == (files.read_bytes(place) if os.path.lexists(place) else None):
             return False
         if self._is_dry:
             files.check_writable(f"writing {place}", Path(os.path.realpath(place)).parent)

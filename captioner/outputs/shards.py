@@ -67,17 +67,18 @@ class Shards(Sink):
             self._write(photo.shard, self._samples.pop(photo.shard, {}))
 
     def _write(self, shard: str, samples: dict[str, _Sample]) -> None:
-        """Write a tar, unless it is there with the same texts."""
+        """Write a tar, unless it is there with the same files and texts."""
         new = chain.from_iterable(sample.items() for sample in samples.values())
         texts = {name: member for name, member in new if isinstance(member, bytes)}
-        there = [file for file in files_of_tar(self._targets[shard]) if file.member in texts]
-        if texts == {file.member: file.read() for file in there}:
-            return  # Also if there is no caption.
         for file in files_of_tar(shard):
             stem, suffix = posixpath.splitext(file.member)
             sample = samples.get(_sample_of(file), {})
             is_text = stem + suffix.lower() in texts
             sample[f"{stem}.source{suffix.lower()}" if is_text else file.member] = file
+        there = {file.member: file for file in files_of_tar(self._targets[shard])}
+        is_same = there.keys() == {*chain.from_iterable(samples.values())}
+        if is_same and all(text == there[name].read() for name, text in texts.items()):
+            return  # Also if there is no caption.
         with files.atomic_path(self._targets[shard]) as path, tarfile.open(path, "w") as tar:
             for sample in samples.values():
                 for name, member in sample.items():

@@ -73,6 +73,12 @@ def test_a_persons_caption_is_told_from_the_models_which_other_photos_have_too()
         assert [Path(name).read_text() for name in ("b.txt", "a.txt")] == ["Anna\n", "a dog\n"]
 
 
+def test_a_sidecar_whose_name_has_two_endings_follows_once() -> None:
+    os.rename("a.png", "new.txt.png")
+    assert library.follow([("a.png", "new.txt.png", words_of("a"))]) == []
+    assert sorted(map(str, Path().glob("new*"))) == ["new.txt.png", "new.txt.txt", "new.txt.xmp"]
+
+
 def test_a_file_in_the_way_gets_a_free_name() -> None:
     Path("c.xmp.orphaned").write_bytes(MINE)
     os.unlink("c.png")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import (
+    Patch,
     own_packet,
     save_described,
     save_photo,
@@ -169,6 +170,16 @@ def test_undoing_leaves_other_words_and_counts_texts() -> None:
     library = Library()
     library.undo("a.png")
     assert sorted(os.listdir()) == ["a.png"]
+
+
+def test_a_dry_run_asks_nothing_of_a_folder_in_which_nothing_would_change(
+    monkeypatch: Patch,
+) -> None:
+    Path("a.txt").write_text("mine")
+    monkeypatch.delattr("captioner.files.check_writable")
+    library = Library(dry_run=True)
+    done = library.undo("a.png")
+    assert (done.kept, done.problems) == ("mine", [])
 
 
 def test_temporary_files_of_killed_runs_are_removed() -> None:

@@ -126,6 +126,15 @@ def test_python_writes_them_without_unsure_captions(shards: Path) -> None:
         assert Path("out/1.tar").exists() == (least == 0.0)
 
 
+def test_a_tar_that_is_there_loses_what_is_left_out_now(shards: Path) -> None:
+    write_tar(Path("in/2.tar"), {"1.jpg": photo_bytes(), "2.jpg": photo_bytes(seed=1)})
+    command = [*CAPTION, "in/2.tar", *SHARDS]
+    assert main(command) == 0
+    assert [*samples_in("out/2.tar")] == ["1", "2"]
+    assert main([*command, "--overwrite", "--min-confidence", "1"]) == 0
+    assert [*samples_in("out/2.tar")] == []
+
+
 def test_two_photos_of_one_name_have_a_text_each(shards: Path) -> None:
     write_tar(Path("in/2.tar"), {"1.jpg": photo_bytes(), "1.png": photo_bytes(seed=1)})
     assert main([*CAPTION, "in/2.tar", *SHARDS]) == 0
