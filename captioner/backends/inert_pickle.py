@@ -70,18 +70,25 @@ class _Storage(NamedTuple):
 
 
 _TUPLES = (pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)
+_SETS = (pickle.FROZENSET,)
 _NUMBERS = (pickle.INT, pickle.LONG, pickle.LONG1, pickle.LONG4)
+_REFUSED = (pickle.PUT, pickle.BYTEARRAY8)
+"""Opcodes that no checkpoint needs: one has keys of any length, the other takes memory unread."""
+
 _Load = Callable[[Any], None]
 _READERS: dict[int, _Load] = dict(pickle._Unpickler.dispatch)
 
 
 def _as_list(load: _Load) -> _Load:
-    """The reading of a tuple, or of a number of more than 64 bits, as a list, which is no key."""
+    """The reading of what may be slow as a key as a list, which is none.
+
+    That is a tuple, a frozen set, or a number of more than 64 bits.
+    """
 
     def load_list(unpickler: Any) -> None:
         load(unpickler)
         value = unpickler.stack[-1]
-        if isinstance(value, tuple):
+        if isinstance(value, tuple | frozenset):
             unpickler.stack[-1] = list(value)
         elif value.bit_length() > 64:
             unpickler.stack[-1] = [value]
@@ -89,17 +96,22 @@ def _as_list(load: _Load) -> _Load:
     return load_list
 
 
+def _refuse(_: Any) -> None:
+    raise ValueError("it has numbers of memo as text, or changeable bytes")
+
+
 class _Unpickler(pickle._Unpickler):
     """Builds plain values, records and storages.
 
     Of the module's two it is the one in Python. A key that is a tuple of tuples would be hashed in
-    2^40 steps, and numbers with one hash compared pair by pair: both become lists, which are no
-    keys. Objects are made as functions are called.
+    2^40 steps, equal frozen sets of frozen sets compared in as many, and numbers with one hash pair
+    by pair: all become lists, which are no keys. Objects are made as functions are called.
     """
 
     dispatch: ClassVar[dict[int, _Load]] = {
         **_READERS,
-        **{code[0]: _as_list(_READERS[code[0]]) for code in (*_TUPLES, *_NUMBERS)},
+        **{code[0]: _as_list(_READERS[code[0]]) for code in (*_TUPLES, *_SETS, *_NUMBERS)},
+        **{code[0]: _refuse for code in _REFUSED},
         pickle.NEWOBJ[0]: _READERS[pickle.REDUCE[0]],
     }
 

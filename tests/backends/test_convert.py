@@ -206,6 +206,7 @@ def pickled(content: bytes) -> bytes:
 
 LONG = b"".join(b"\x8a\x0a" + (n * (2**61 - 1)).to_bytes(10, "little") + b"N" for n in range(99))
 DEEP = b")" + b"2\x86" * 40  # A tuple of tuples, each twice the one before.
+NUMBERED = b"Np%d\n" * 2 % (2**61, 2**62 - 1)  # Places in the memo with one hash.
 
 
 def hostile(ran: Path) -> dict[str, tuple[bytes, str]]:
@@ -223,6 +224,9 @@ def hostile(ran: Path) -> dict[str, tuple[bytes, str]]:
         "dict": (pickled(b"(" + DEEP + b"K\1d"), "unhashable type: 'list'"),
         "set": (pickled(b"\x8f(" + DEEP + b"\x90"), "unhashable type: 'list'"),
         "frozen set": (pickled(b"(" + DEEP + b"\x91"), "unhashable type: 'list'"),
+        "sets of sets": (pickled(b"(((K\1\x91\x91\x91"), "unhashable type: 'list'"),
+        "changeable bytes": (pickled(b"\x96" + (2**33).to_bytes(8, "little")), "changeable bytes"),
+        "memo": (pickled(NUMBERED), "numbers of memo as text"),
         "one hash": (pickled(b"}(" + LONG + b"u"), "unhashable type: 'list'"),
         "subclass": (zipped({"weight": ones.as_subclass(Marked)}), "has no decoder"),
     }
