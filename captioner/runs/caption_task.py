@@ -11,6 +11,7 @@ import torch
 
 from captioner.arrays import Array
 from captioner.backends.torch_captions import TorchCaptions, load_networks, make_decoder
+from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import save_model
 from captioner.data.example import Example
@@ -95,11 +96,11 @@ class CaptionTask:
     def _pictures(self) -> dict[str, Array]:
         """Captions and maps of the first eight validation photos, for TensorBoard."""
         few = list(self.validation.values())[:8] if self.recipe.training.tensorboard else []
-        found = self.captioner.caption([each.source for each in few])
+        found = self.captioner.caption([each.source for each in few], on_error="skip")
         return {
             f"photos/{example.name}": np.asarray(caption.panels(caption.text))
             for example, caption in zip(few, found, strict=True)
-            if caption.words
+            if isinstance(caption, Caption) and caption.words
         }
 
     def save(self, folder: Path, captions: Sequence[str]) -> None:
@@ -108,7 +109,7 @@ class CaptionTask:
         examples = self.validation.values()
         names = [example.image_id for example in examples]
         write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
-        images = [{"id": name, "file_name": str(name)} for name in names]
+        images = [{"id": each.image_id, "file_name": each.name} for each in examples]
         texts = [(example.image_id, text) for example in examples for text in example.captions]
         rows = [{"id": n, "image_id": name, "caption": t} for n, (name, t) in enumerate(texts)]
         write_json(folder / REFERENCES, {"images": images, "annotations": rows})

@@ -14,7 +14,7 @@ from fastapi.security import HTTPBearer
 from pydantic_core import ErrorDetails
 from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartParser
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,7 +33,6 @@ _NOT_JSON = "the content should be a JSON object, of fields with values, as appl
 _SEND_FILES = "; send files in a form, as curl -F photo=@photo.jpg does: addresses are not fetched"
 
 BEARER = HTTPBearer(auto_error=False)
-MultiPartParser.spool_max_size = 0  # Files of forms stay in memory: photos are private.
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -167,12 +166,21 @@ class _Content(Request):
         self.size = 0
         self._request, self._limits = request, limits
         kind = request.headers.get("content-type", "").lower()
-        is_form = kind.startswith("multipart/form-data")
-        self._most = limits.upload_bytes if is_form else min(limits.upload_bytes, _LARGEST_TEXT)
+        self._is_form = kind.startswith("multipart/form-data")
+        most = limits.upload_bytes
+        self._most = most if self._is_form else min(most, _LARGEST_TEXT)
 
     async def form(self, **options: int) -> FormData:  # type: ignore[override]
-        """The files and fields of a form; refuses fields of which FastAPI would take a default."""
-        form = await super().form(**options)
+        """The files and fields of a form; refuses fields of which FastAPI would take a default.
+
+        Another content has none: Starlette before 1.0 does not limit how many it may have.
+        """
+        if not self._is_form:
+            return FormData()
+        try:
+            form = await _FormParser(self.headers, self.stream(), **options).parse()
+        except MultiPartException as error:
+            raise HTTPException(400, error.message) from None
         texts = [(name, text) for name, text in form.multi_items() if isinstance(text, str)]
         if sum(len(text) for _, text in texts) > _LARGEST_FIELDS:
             raise HTTPException(413, f"the fields are larger than {_LARGEST_FIELDS:,} characters")
@@ -207,6 +215,12 @@ def _number(text: str) -> float:
     """A number of JSON: 3.0 is the whole number 3, as descriptions of JSON have it."""
     number = float(text)
     return int(number) if number.is_integer() else number
+
+
+class _FormParser(MultiPartParser):
+    """Keeps files in memory: photos are private."""
+
+    spool_max_size = 0
 
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:
