@@ -103,7 +103,7 @@ class TransformersCaptions:
         value = getattr(self.writer.generation_config, name)
         tokens = value if isinstance(value, list) else [value]
         rows = self.writer.get_input_embeddings().num_embeddings
-        if not all(type(token) is int and 0 <= token < rows for token in tokens):
+        if not tokens or not all(type(one) is int and 0 <= one < rows for one in tokens):
             raise UserError(f"{name} {value!r} of the generation config is no token below {rows}")
         return tokens
 

@@ -460,6 +460,15 @@ def test_a_broken_folder_is_refused(
     assert said in refused(CAPTION.split())
 
 
+def test_an_end_of_no_token_is_refused(tmp_path: Path, refused: Refused) -> None:
+    folder = tmp_path / "vit"
+    save_tiny("vision-encoder-decoder", folder)
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"eos_token_id": []}))
+    command = ["caption", "--demo", "--model", f"{folder}"]
+    assert "eos_token_id [] of the generation config is no token" in refused(command)
+
+
 def test_parts_of_another_architecture_and_tokens_without_rows_are_named(
     blip: Path, refused: Refused
 ) -> None:
