@@ -299,7 +299,7 @@ def composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _folder_names(folder: str, changed: int) -> tuple[dict[str, str], dict[str, str]]:
     """The names in a folder by their composed form, and by it in lower case if only one has it.
 
@@ -322,11 +322,11 @@ def existing_path(path: Path) -> Path:
         return existing_path(Path(path.as_posix().replace("\\", "/")))
     folder, name = existing_path(path.parent), path.name
     with contextlib.suppress(OSError, ValueError):
-        place = os.path.abspath(folder)
-        by_name, by_lower = _folder_names(place, os.stat(place).st_mtime_ns)
+        changed = os.stat(folder).st_mtime_ns
+        by_name, by_lower = _folder_names(os.path.abspath(folder), changed)
         form = composed(name)
-        name = by_name.get(form) or by_lower.get(form.casefold(), name)
-    return folder / name
+        return folder / (by_name.get(form) or by_lower.get(form.casefold(), name))
+    return path
 
 
 def check_writable(what: str, folder: str | os.PathLike[str]) -> None:

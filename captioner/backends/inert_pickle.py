@@ -26,6 +26,7 @@ from captioner.errors import refuse_errors
 from captioner.files import opened_file
 from captioner.memory_limits import check_memory
 
+_MOST_GIVEN = 100  # Arguments of a call; torch's have ten.
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PARTS = ("_parameters", "_buffers", "_modules")  # Of a module; not in the names of its tensors.
 _TENSORS = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2")
@@ -38,22 +39,26 @@ _TYPES = {"char": torch.int8, "byte": torch.uint8, **{n: getattr(torch, n) for n
 class Record:
     """What a pickle makes in place of a class, a function or an object; runs nothing.
 
-    name: of the class or function. given: to it. items: set in it, and its attributes.
+    name: of the class or function. given: to it. parts: the items set in it, and its states, which
+    other records may share: a copy for each would fill the memory.
     """
 
     def __init__(self, name: str, *given: Any) -> None:
+        if len(given) > _MOST_GIVEN:
+            raise ValueError(f"{name} is given {len(given):,} arguments")
         self.name = name
         self.given = given
-        self.items: dict[Any, Any] = {}
+        self.parts: list[dict[Any, Any]] = [{}]
 
     def __call__(self, *given: object) -> "Record":
         return Record(self.name, *given)
 
     def __setstate__(self, state: object) -> None:
-        self.items.update(state if isinstance(state, dict) else {})
+        if isinstance(state, dict):
+            self.parts.append(state)
 
     def __setitem__(self, key: object, value: object) -> None:
-        self.items[key] = value
+        self.parts[0][key] = value
 
     def append(self, *_: object) -> None:
         """Ignore an item of a list or set of an unknown kind."""
@@ -205,15 +210,16 @@ def _tensors(root: object, numbers: _Numbers, largest: int) -> dict[str, Tensor]
 
 
 def _named(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Record]]:
-    """The records of tensors below a node. seen: the nodes so far; a pickle may have circles."""
+    """The records of tensors below a node. seen: the mappings so far; a pickle may have circles."""
     if isinstance(node, Record) and node.name in _PARAMETERS:
         node = node.given[0]
-    items = node.items if isinstance(node, Record) else node
     if isinstance(node, Record) and node.name in _TENSORS:
         yield name, node
-    elif isinstance(items, dict) and id(node) not in seen:
-        seen.add(id(node))
-        for key, value in items.items():
-            if isinstance(key, str):
-                inner = name if key in _PARTS else f"{name}.{key}".removeprefix(".")
-                yield from _named(value, inner, seen)
+        return
+    for part in node.parts if isinstance(node, Record) else [node]:
+        if isinstance(part, dict) and id(part) not in seen:
+            seen.add(id(part))
+            for key, value in part.items():
+                if isinstance(key, str):
+                    inner = name if key in _PARTS else f"{name}.{key}".removeprefix(".")
+                    yield from _named(value, inner, seen)

@@ -264,7 +264,7 @@ def _moved(paths: Sequence[Path], images: Path) -> list[Path]:
     that two become one.
     """
     fewest = min(len(path.parts) for path in paths)
-    ends = ([Path(*path.parts[first:]) for path in paths] for first in (*range(1, fewest), -1))
-    distinct = [of_all for of_all in ends if len({*of_all}) == len({*paths})]
+    ends = (tuple(Path(*path.parts[first:]) for path in paths) for first in (*range(1, fewest), -1))
+    distinct = [of_all for of_all in dict.fromkeys(ends) if len({*of_all}) == len({*paths})]
     places = ([existing_path(images / end) for end in of_all] for of_all in distinct)
     return max(places, key=lambda place: sum(map(os.path.isfile, place)), default=[])

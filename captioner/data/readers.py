@@ -128,7 +128,9 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         for image in document.images:
             name = image["file_name"].replace("\\", "/")  # As Windows writes it.
             path = folder_of(*_FOLDER.findall(name)[:1], split, *named) / name
-            collector.add(SourcePhoto(image["id"], path, f"image {image['id']}", split, name))
+            # Drawn splits depend neither on ids nor on the place of the photos.
+            drawn_by = Path(os.path.relpath(path, images)).as_posix()
+            collector.add(SourcePhoto(image["id"], path, f"image {image['id']}", split, drawn_by))
         for entry in document.annotations:
             collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
 

@@ -4,6 +4,7 @@ import os
 import posixpath
 import tarfile
 from collections import Counter, defaultdict
+from contextlib import suppress
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -70,12 +71,14 @@ class Shards(Sink):
         """Write a tar, unless it is there with the same files and texts."""
         new = chain.from_iterable(sample.items() for sample in samples.values())
         texts = {name: member for name, member in new if isinstance(member, bytes)}
-        for file in files_of_tar(shard):
+        for file in files_of_tar(shard):  # A damaged one is refused: --resume would leave its end.
             stem, suffix = posixpath.splitext(file.member)
             sample = samples.get(_sample_of(file), {})
             is_text = stem + suffix.lower() in texts
             sample[f"{stem}.source{suffix.lower()}" if is_text else file.member] = file
-        there = {file.member: file for file in files_of_tar(self._targets[shard])}
+        there: dict[str, ShardMember] = {}
+        with suppress(UserError):
+            there = {file.member: file for file in files_of_tar(self._targets[shard])}
         is_same = there.keys() == {*chain.from_iterable(samples.values())}
         if is_same and all(text == there[name].read() for name, text in texts.items()):
             return  # Also if there is no caption.

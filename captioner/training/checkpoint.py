@@ -85,10 +85,13 @@ def load_checkpoint(
     for name, value in tensors.items():
         if name.startswith("optimizer."):
             _, index, kind = name.split(".")
-            # Fused Adam needs the memory format of the parameter; the number of steps has none. A
-            # copy: Windows cannot replace a file that is open.
-            parameter = parameters[int(index)]
-            like = parameter if value.dim() else value
+            parameter = parameters.get(int(index))
+            is_scalar = value.dim() == 0  # The number of steps.
+            if parameter is None or not (is_scalar or value.shape == parameter.shape):
+                raise UserError(f"{other_model}: state {name!r}")
+            # Fused Adam needs the memory format of the parameter. A copy: Windows cannot replace a
+            # file that is open.
+            like = value if is_scalar else parameter
             copied = torch.empty_like(like, dtype=value.dtype, device=device).copy_(value)
             optimizer.state[parameter][kind] = copied
     torch.set_rng_state(tensors[_random_name("cpu", rank)])

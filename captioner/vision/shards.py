@@ -166,11 +166,13 @@ def _of_tar(path: str, report: Report) -> ShardRecords:
 
 
 def files_of_tar(path: str) -> Iterator[ShardMember]:
-    """The files of a tar, up to its first fault; neither links nor sparse files."""
-    with suppress(OSError, tarfile.TarError):
+    """The files of a tar, neither links nor sparse files; raises `UserError` at a fault."""
+    try:
         for info in _members(path):
             if info.isreg() and not info.issparse():
                 yield ShardMember(path, info.name, (info.offset_data, info.size))
+    except (OSError, tarfile.TarError) as error:
+        raise UserError(f"{path} cannot be read: {reason_of(error)}") from None
 
 
 def _is_photo(name: str) -> bool:

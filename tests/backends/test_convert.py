@@ -209,6 +209,10 @@ DEEP = b")" + b"2\x86" * 40  # A tuple of tuples, each twice the one before.
 NUMBERED = b"Np%d\n" * 2 % (2**61, 2**62 - 1)  # Places in the memo with one hash.
 
 
+MANY = b"".join(b"M" + n.to_bytes(2, "little") + b"N" for n in range(20_000))  # Numbers and None.
+SHARED = b"}(" + MANY + b"uq\0]" + b"ca\nb\n)Rh\0ba" * 20_000  # One state of many objects.
+
+
 def hostile(ran: Path) -> dict[str, tuple[bytes, str]]:
     """Files, with what is said of them. ran: made by their calls."""
     call, ones = Call(os.system, f"touch {ran}"), torch.ones(3)
@@ -228,6 +232,8 @@ def hostile(ran: Path) -> dict[str, tuple[bytes, str]]:
         "changeable bytes": (pickled(b"\x96" + (2**33).to_bytes(8, "little")), "changeable bytes"),
         "memo": (pickled(NUMBERED), "numbers of memo as text"),
         "one hash": (pickled(b"}(" + LONG + b"u"), "unhashable type: 'list'"),
+        "arguments": (pickled(b"ca\nb\n(" + MANY + b"tR"), "a.b is given 40,000 arguments"),
+        "shared state": (pickled(SHARED + b"\x86"), "has no decoder"),
         "subclass": (zipped({"weight": ones.as_subclass(Marked)}), "has no decoder"),
     }
 

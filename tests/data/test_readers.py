@@ -55,6 +55,18 @@ def test_a_folder_of_coco_has_a_file_a_split(tmp_path: Path) -> None:
     refuses(fault, read_splits, "coco", tmp_path, None, splits, Problems(), check_files=False)
 
 
+def test_the_photos_drawn_from_coco_stay_the_same(tmp_path: Path) -> None:
+    names = [f"train2017/{number}.jpg" for number in range(20)]
+    value = {"images": [], "annotations": []}
+    for number, name in enumerate(names):
+        value["images"].append({"id": number, "file_name": name})
+        value["annotations"].append({"id": number, "image_id": number, "caption": "A cat."})
+    file = write_json(tmp_path / "captions.json", value)
+    (tmp_path / "train2017").mkdir()
+    _, drawn = read_splits("coco", file, tmp_path, ["train", "val"], Problems(), check_files=False)
+    assert [each.image_id for each in drawn] == [1, 2, 11, 15, 16]
+
+
 def test_problems_of_coco_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
     value = coco()
     value["images"] += [value["images"][0], {"id": "42", "file_name": "8.jpg"}]

@@ -98,6 +98,16 @@ def test_resuming_leaves_whole_shards(shards: Path, capsys: Output) -> None:
     assert Path("out/0.tar").stat().st_mtime_ns == time
 
 
+def test_a_damaged_tar_has_no_new_one(shards: Path, capsys: Output) -> None:
+    whole = Path("in/0.tar").read_bytes()
+    command = [*CAPTION, "in/0.tar", *SHARDS, "--resume"]
+    for content, code in ((whole[: whole.rindex(b"2.cls") + 99], 2), (whole, 0)):
+        Path("in/0.tar").write_bytes(content)
+        assert main(command) == code
+        assert Path("out/0.tar").exists() == (not code)
+    assert [*samples_in("out/0.tar")] == ["a/1", "2"]
+
+
 def test_a_table_resumes_within_a_shard_and_has_corrections(shards: Path) -> None:
     command = [*COMMAND, *SHARDS, *JSONL, "--resume"]
     assert main(command) == 2

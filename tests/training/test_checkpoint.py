@@ -109,3 +109,11 @@ def test_a_checkpoint_of_another_model_is_refused_and_nothing_is_filled(path: Pa
     with pytest.raises(UserError, match=r"belongs to another model: tensor 'model\.0\.bias'"):
         load_checkpoint(path, wider, wider_optimizer, {})
     assert_equal(state_of(wider, wider_optimizer), before)
+
+
+def test_the_state_of_other_parameters_is_refused(path: Path) -> None:
+    model, _ = make()
+    for parameters in ([model[0].weight], [model[0].bias, model[0].weight]):  # type: ignore[index]
+        optimizer = torch.optim.AdamW(parameters)
+        with pytest.raises(UserError, match=r"belongs to another model: state 'optimizer\."):
+            load_checkpoint(path, model, optimizer, {})
