@@ -241,7 +241,7 @@ def _step_graph(decoder: _Decoder, state: State, names: list[str], sizes: Sizes)
     """
     leaves = _leaves(state)
     rows = {0: "batch", 1: "beam"}
-    batch, width, *_ = next(leaf.tensor.shape for leaf in leaves if not leaf.is_memory)
+    batch, width = next(leaf.tensor.shape[:2] for leaf in leaves if not leaf.is_memory)
     tokens = torch.ones(batch, width, dtype=torch.long)
     step = decoder.step(tokens, state)
     example = AnySearch(maximum_length=20, block_ngrams=3, repeat_distance=2)

@@ -130,10 +130,9 @@ class _Unpickler(pickle._Unpickler):
 
     def persistent_load(self, saved: Any) -> Any:
         """A storage; or the class of a module, beside which old files have its source."""
-        kind, made_by, *rest = saved
-        if kind == "module":
-            return made_by
-        key, _, count, *view = rest
+        if saved[0] == "module":
+            return saved[1]
+        _, made_by, key, _, count, *view = saved
         if not isinstance(key, str) or not isinstance(count, int) or any(view):
             raise ValueError("a storage has no key, no size, or is part of another")
         dtype = _TYPES[made_by.name.rpartition(".")[2].removesuffix("Storage").lower()]
@@ -172,8 +171,8 @@ def _read_zip(file: BinaryIO) -> tuple[object, _Numbers]:
 def _read_sequence(file: BinaryIO) -> tuple[object, _Numbers]:
     """What a file from before torch 1.6 holds, and the reader of its storages."""
     file.seek(0)
-    magic, *_ = (_Unpickler(file).load() for _ in range(3))
-    if magic != [_MAGIC]:
+    head = [_Unpickler(file).load() for _ in range(3)]
+    if head[0] != [_MAGIC]:
         raise ValueError("torch did not write it")
     unpickler = _Unpickler(file)
     root = unpickler.load()

@@ -167,7 +167,8 @@ class FamilyCaptions(TransformersCaptions):
             states = family.tower(photos).last_hidden_state.float()
             annotations = family.after(states) if family.after else states
         expected = family.first_place + prod(self.map_shape)
-        if (count := annotations.shape[1]) != expected:
+        count = annotations.shape[1]
+        if count != expected:
             raise UserError(f"the vision encoder of {self!r} gives {count} places, not {expected}")
         return annotations
 

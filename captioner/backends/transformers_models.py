@@ -61,7 +61,7 @@ def _model(folder: ModelFolder, dtype: torch.dtype, attention: str) -> Any:
     missing = {name for name in found["missing_keys"] if "pooler" not in name}
     parts = {name for name, _ in model.named_children()}
     unexpected = {name for name in found["unexpected_keys"] if name.partition(".")[0] not in parts}
-    resized = {name for name, *_ in found["mismatched_keys"]}
+    resized = {mismatch[0] for mismatch in found["mismatched_keys"]}
     problems = {"lack": missing, "have in another size": resized, "have besides": unexpected}
     for problem, names in problems.items():
         if names:

@@ -7,7 +7,7 @@ from captioner.backends.protocol import OF_TRANSFORMERS, Sentence
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Hypothesis
-from captioner.text.languages import FUNCTION_WORDS
+from captioner.text.languages import FUNCTION_WORDS, with_articles
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 
@@ -37,9 +37,12 @@ class VocabularyCaptions:
         )
 
     def in_words(self, hypothesis: Hypothesis) -> Sentence:
-        """A hypothesis of tokens as a sentence."""
+        """A hypothesis of tokens as a sentence, in English with the articles that it takes."""
+        words = [self.vocabulary.words[token] for token in hypothesis.tokens]
+        if self.vocabulary.is_english:
+            words = with_articles(words)
         return Sentence(
-            words=[self.vocabulary.words[token] for token in hypothesis.tokens],
+            words=words,
             log_probabilities=hypothesis.token_log_probabilities,
             attention=hypothesis.attention,
             score=hypothesis.score,

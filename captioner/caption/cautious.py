@@ -8,7 +8,7 @@ from captioner.caption.caption import Caption, sentence
 from captioner.caption.confidence import Caution
 from captioner.text.languages import FUNCTION_WORDS, word_kinds, word_paragraphs
 
-_DETERMINERS, _PRONOUNS, *_ = word_paragraphs("en")
+_DETERMINERS, _PRONOUNS = word_paragraphs("en")[:2]
 _NO_BEGIN = FUNCTION_WORDS & (_DETERMINERS | _PRONOUNS)  # Within a phrase.
 _NO_END = ("quality", "number")  # "A red" is no caption.
 _BOUND = ("of", "to")  # "In front" lacks what follows.

@@ -36,8 +36,8 @@ def scores() -> dict[str, EntryPoint]:
 
 def _known(name: str) -> str:
     # The packages of an environment are read for other names alone.
-    if name not in _CLASSES and name not in (known := scores()):
-        raise ValueError(not_one_of(name, known))
+    if name not in _CLASSES and name not in scores():
+        raise ValueError(not_one_of(name, scores()))
     return name
 
 

@@ -35,8 +35,9 @@ class Drawing(Sink):
         self._is_file = bool(self.suffix) and names_a_file(path)
         if self._is_file:
             check_suffix(path, self.suffixes)
-            if (count := len(run.photos)) > 1:
-                raise UserError(f"{path} is one file for {count} photos; give a folder, as maps/")
+            if len(run.photos) > 1:
+                fault = f"{path} is one file for {len(run.photos)} photos"
+                raise UserError(f"{fault}; give a folder, as maps/")
 
     def files(self, photo: str) -> Mapping[str, str]:
         """The photo's drawing."""

@@ -195,7 +195,8 @@ def record_of(fields: object, strict: bool = False) -> PhotoRecord:
 def record_in(line: bytes) -> PhotoRecord | None:
     """The record in a line of JSON, with `saved`; None in another line."""
     with suppress(ValueError, RecursionError, UserError):
-        record = record_of(fields := json.loads(line), strict=True)
+        fields = json.loads(line)
+        record = record_of(fields, strict=True)
         record.saved = fields
         return record if "model" in fields else None
     return None

@@ -66,12 +66,14 @@ class CaptionReward:
         self._truth = [[[*words, end] for words in captions] for captions in self.references]
         self._frequency = DocumentFrequency.from_references(self._truth)
         self._weighed: list[tuple[float, WordReward]] = []
-        if (weight := self.config.content_words_weight) > 0:
-            self._weighed.append((weight, content_words_reward(self.references, self.vocabulary)))
-        if (weight := self.config.fluency_weight) > 0:
+        true_words, fluency = self.config.content_words_weight, self.config.fluency_weight
+        if true_words > 0:
+            reward = content_words_reward(self.references, self.vocabulary)
+            self._weighed.append((true_words, reward))
+        if fluency > 0:
             lines = [] if self.texts is None else map(tokenize, read_lines(self.texts))
             people = PeoplesNgrams([*chain.from_iterable(self.references), *lines])
-            self._weighed.append((weight, fluency_reward(people, self.vocabulary)))
+            self._weighed.append((fluency, fluency_reward(people, self.vocabulary)))
 
     def __call__(self, rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
         """Rewards (B, K) of K captions of each photo of the rows (B,)."""

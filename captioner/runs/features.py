@@ -33,8 +33,8 @@ from captioner.vision.shards import source_status
 def encoder_of(chosen: EncoderRecipe) -> Encoder:
     """The encoder of a recipe with its weights, which must have the digest that it names."""
     encoder = build_encoder(chosen.config, chosen.weights)
-    if chosen.digest is not None and (digest := encoder.digest()) != chosen.digest:
-        reason = f"have the digest {digest}, and encoder.digest is {chosen.digest}"
+    if chosen.digest is not None and encoder.digest() != chosen.digest:
+        reason = f"have the digest {encoder.digest()}, and encoder.digest is {chosen.digest}"
         raise UserError(f"the {chosen.weights} weights of {chosen.name} {reason}")
     return encoder.to(memory_format=torch.channels_last)
 

@@ -30,7 +30,8 @@ def read_any_recipe(
 
     path: also photos and captions, for `FINE_TUNING`. changes: see `read_recipe`.
     """
-    if (format := format_of(Path(path))) is not None:
+    format = format_of(Path(path))
+    if format is not None:
         mapping = read_mapping(FINE_TUNING)
         mapping["data"] = {"format": format, "annotations": str(path)}
         return captioning_recipe(with_changes(mapping, changes), f"data {path}")

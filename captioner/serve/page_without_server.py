@@ -19,6 +19,7 @@ from captioner.model_folders import DEMO_PHOTO, GRAPHS, WEIGHTS, ModelFolder, fi
 from captioner.model_saving import copy_model, saving
 from captioner.render.page import escaped, static_file, viewer_script
 from captioner.schema import to_mapping
+from captioner.text.languages import VOWEL_SOUND
 
 RUNTIME = "onnxruntime-web@1.22.0"  # Runs the graphs in the browser. MIT licence.
 _RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
@@ -74,6 +75,7 @@ def write_page(folder: Path, title: str | None = None) -> None:
         "preprocessing": preprocessing,
         "inputs": [*map(_stored, search_inputs(constraints, len(graphs.vocabulary)))],
         "function_words": constraints.repeatable,
+        "vowel_sound": graphs.vocabulary.is_english and VOWEL_SOUND,
         "confidence": config.confidence and to_mapping(config.confidence),
     }
     write_json(folder / "captioner.json", description)

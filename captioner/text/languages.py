@@ -16,9 +16,9 @@ def language_tag(text: str, where: str) -> str:
     """A tag of RFC 5646 in its usual case, 2.1.1: "pt-BR". where: its name in messages."""
     if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", text):
         raise UserError(f"{where} {text!r} is not a language tag such as de or pt-BR")
-    language, *rest = text.lower().split("-")
+    parts = text.lower().split("-")
     cases = {2: str.upper, 4: str.title}  # Regions and scripts.
-    return "-".join([language, *(cases.get(len(part), str)(part) for part in rest)])
+    return "-".join(parts[:1] + [cases.get(len(part), str)(part) for part in parts[1:]])
 
 
 def is_english(tag: str) -> bool:
@@ -134,6 +134,22 @@ _OF_WORD = {
 # After these, "of" and "to" are prepositions of place: "in front of", "next to".
 _ENDED = {"of": _PARTS | {"front", "inside", "outside", "edge", "corner"}, "to": {"next", "close"}}
 ARTICLES = ("a", "an", "the")
+
+_CONSONANT_SOUND = r"eu|ewe|onc?e|uni(?![dmn])|us([aebu]|\b)|ut[ei]|urin|(uk|ups)\b"
+_VOWEL_SOUND = r"hour|hono|honest|heir|([flmnrsx]|8\d*|1[18]|suv|rv|mp3|xbox|lcd)\b"
+VOWEL_SOUND = f"((?!{_CONSONANT_SOUND})[aeiou]|{_VOWEL_SOUND})"
+"""A pattern of JavaScript, too: the beginning of a word before which "a" is "an"."""
+
+
+def article_before(word: str) -> str:
+    """ "a" or "an", by the sound of an English word: "an umbrella", "a unicycle"."""
+    return "an" if re.match(VOWEL_SOUND, word) else "a"
+
+
+def with_articles(words: Sequence[str]) -> list[str]:
+    """The words of an English caption, with "a" and "an" by the word that follows."""
+    pairs = zip(words, [*words, ""][1:], strict=True)
+    return [article_before(next) if word in ("a", "an") else word for word, next in pairs]
 
 
 def word_kinds(words: Sequence[str]) -> list[str | None]:

@@ -8,7 +8,7 @@ from itertools import chain, takewhile
 
 from captioner.errors import CONTROLS, UserError
 from captioner.files import LARGEST_CONFIG, read_json, write_json
-from captioner.text.languages import is_valid_unicode
+from captioner.text.languages import ARTICLES, is_valid_unicode
 
 SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
 """The words at indices 0 to 3 of every vocabulary."""
@@ -100,6 +100,11 @@ class Vocabulary:
     def load(cls, path: str | os.PathLike[str]) -> "Vocabulary":
         """Read a vocabulary from `save`."""
         return cls.from_json(read_json(path, "vocabulary", LARGEST_CONFIG), f"vocabulary {path}")
+
+    @property
+    def is_english(self) -> bool:
+        """Whether it has the articles of English, and so is of no French or German captions."""
+        return all(article in self for article in ARTICLES)
 
     def __len__(self) -> int:
         return len(self.words)

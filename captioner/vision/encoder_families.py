@@ -46,7 +46,7 @@ class NetworkEncoder(Encoder):
         with torch.device("cpu"):
             self.network = self._make_network()
         size = self.published_preprocessing(config).size
-        self.annotation_size, *_ = self._measure(size, size)
+        self.annotation_size = self._measure(size, size)[0]
 
     @abstractmethod
     def _make_network(self) -> Any:

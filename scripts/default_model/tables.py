@@ -18,6 +18,7 @@ from typing import NamedTuple
 from captioner.data.parallel import read_lines
 from captioner.data.readers import read_splits
 from captioner.files import read_json, write_text
+from captioner.text.languages import article_before
 from captioner.text.tokenizer import tokenize
 
 SEED = 28
@@ -88,11 +89,18 @@ def split_photos(captions: Captions, count: int) -> tuple[Captions, Captions]:
 
 
 def one_spelling(caption: str) -> str:
-    """Spell "close-up" as "close up", and end no caption at a comma.
+    """Spell "close-up" as "close up", correct "a" and "an", and end no caption at a comma.
 
     A model that knows both spellings says "a close up of a close-up".
     """
-    return re.sub(r"\bclose-?up\b", "close up", caption, flags=re.IGNORECASE).rstrip(" ,")
+    spelled = re.sub(r"\bclose-?up\b", "close up", caption, flags=re.IGNORECASE)
+    articles = r"\b(a)n?(?= (\w+))"
+    corrected = re.sub(articles, _article, spelled, flags=re.IGNORECASE)
+    return corrected.rstrip(" ,")
+
+
+def _article(found: re.Match[str]) -> str:
+    return found[1] + article_before(found[2].lower())[1:]
 
 
 def rows_of(split: str, captions: Captions) -> Iterator[Row]:
@@ -120,9 +128,10 @@ def write_texts(file: Path, captions: Path, held_out: Path | None, chosen: Itera
     kept_back = {tuple(tokenize(one_spelling(text))) for text in chosen}
     if held_out is not None:
         examples = read_splits("coco", held_out, check_files=False)[0]
-        kept_back |= {tuple(tokenize(text)) for each in examples for text in each.captions}
-    texts = filterfalse(NO_PHOTO.search, map(one_spelling, read_lines(captions)))
-    kept = [text for text in texts if tuple(tokenize(text)) not in kept_back]
+        texts = chain.from_iterable(each.captions for each in examples)
+        kept_back |= {tuple(tokenize(one_spelling(text))) for text in texts}
+    learned = filterfalse(NO_PHOTO.search, map(one_spelling, read_lines(captions)))
+    kept = [text for text in learned if tuple(tokenize(text)) not in kept_back]
     write_text(file, "\n".join(kept) + "\n")
 
 

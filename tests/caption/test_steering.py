@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import CAPTION, Output, Refused, assert_same_captions, confidence_weights, photo
+from samples import (
+    CAPTION,
+    WORDS,
+    Output,
+    Refused,
+    assert_same_captions,
+    confidence_weights,
+    make_captioner,
+    photo,
+)
 
 import captioner
 from captioner.caption.captioner import Captioner
@@ -43,6 +52,19 @@ def test_captions_begin_so_and_lack_the_words(options: Any, tiny_captioner: Capt
         assert_same_captions(found, alone)
     given = tiny_captioner.explain(PHOTOS[0], found[0].text)
     assert given.word_log_probabilities == pytest.approx(found[0].word_log_probabilities, abs=1e-4)
+
+
+def test_articles_are_those_of_english_where_the_words_are() -> None:
+    for words, expected in (
+        (WORDS, "an umbrella on a dog"),
+        ([word for word in WORDS if word != "the"], "a umbrella on an dog"),  # Of another language.
+    ):
+        model = make_captioner(words=[*words, "an", "umbrella"])
+        found = model.caption(PHOTOS[0], begin="a umbrella on an dog", maximum_length=8)
+        assert found.text.startswith(expected)
+        assert found.words[:5] == tuple(expected.split())
+        given = model.explain(PHOTOS[0], "A umbrella")
+        assert (given.text, given.words) == ("A umbrella", ("a", "umbrella"))
 
 
 def test_phrases_and_their_plurals() -> None:

@@ -13,7 +13,9 @@ from captioner.text.vocabulary import Vocabulary
 
 def everyday_captions(folders: Any, split: str) -> dict[Path, list[str]]:
     folder = folders.everyday / "photos"
-    return {folder / f"{split}{n}.jpg": ["a cup", f"a close-up of {n}"] for n in range(9)}
+    return {
+        folder / f"{split}{n}.jpg": ["a cup", f"A umbrella, a close-up of {n}"] for n in range(9)
+    }
 
 
 def flickr_captions(folders: Any, split: str) -> dict[Path, list[str]]:
@@ -55,7 +57,7 @@ def test_photos_kept_out_are_in_no_training_table(monkeypatch: Patch, tmp_path: 
     assert not {name for rows in learned.values() for name, _ in rows} & kept
     people, weak_rows = learned["rewarded"], [(f"{n}.jpg", f"photo {n}") for n in (0, 2, 3)]
     assert len({*people}) == len(people) == 6 * 2 + 3
-    assert any("a close up of" in caption for _, caption in people)
+    assert any("An umbrella, a close up of" in caption for _, caption in people)
     assert learned["frozen"] == people * 2 + weak_rows
     assert learned["whole"] == people + weak_rows[1::2]
     assert {split for *_, split in tables["frozen"]} == {

@@ -17,6 +17,7 @@ from captioner.text.languages import (
     plain_text,
     straighten,
     unescape_entities,
+    with_articles,
     word_kinds,
 )
 from captioner.text.tokenizer import tokenize
@@ -173,3 +174,20 @@ def test_kinds_by_hand(text: str, expected: str) -> None:
     kinds = word_kinds(text.split())
     assert len(kinds) == len(text.split())
     assert [kind for kind in kinds if kind is not None] == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("a elephant and an dog", "an elephant and a dog"),
+        ("a old man under a umbrella", "an old man under an umbrella"),
+        ("an unicycle beside an uniformed man", "a unicycle beside a uniformed man"),
+        ("a hour an european used an one", "an hour a european used a one"),
+        ("a suv and an unidentified urinal", "an suv and an unidentified urinal"),
+        ("an horse on a x-ray an 8 a 18 a 80", "a horse on an x-ray an 8 an 18 an 80"),
+        ("a", "a"),
+        ("", ""),
+    ],
+)
+def test_articles_are_those_of_the_sound(caption: str, expected: str) -> None:
+    assert with_articles(caption.split()) == expected.split()

@@ -79,7 +79,8 @@ export const makeCaptioner = (ort, description, sessions) => {
       maps.unshift(weights.data.slice(row * places, (row + 1) * places));
       row = Number(parents.data[row]);
     }
-    const ofCaption = tokens.slice(0, -1), spoken = ofCaption.map((token) => words[token]);
+    const ofCaption = tokens.slice(0, -1);
+    const spoken = withArticles(ofCaption.map((token) => words[token]), description.vowel_sound);
     const isContent = ofCaption.map((token) => !isFunctionWord.has(token));
     // The words of a given beginning count neither for nor against.
     const judged = confidenceOf(description.confidence, ...[spoken, terms, isContent].map((each) => each.slice(given)));
@@ -96,6 +97,12 @@ export const makeCaptioner = (ort, description, sessions) => {
 };
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+// The words of a caption with "a" or "an" by the sound that follows; in English alone.
+const withArticles = (words, vowelSound) => words.map((word, place) => {
+  if (!vowelSound || !["a", "an"].includes(word)) return word;
+  return new RegExp(`^${vowelSound}`).test(words[place + 1] ?? "") ? "an" : "a";
+});
 
 const sentence = (words) => {
   let text = "", isAttached = true;
