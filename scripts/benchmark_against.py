@@ -7,6 +7,7 @@ names that a user has, so that both sides understand it. Run as a program, this 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -128,6 +129,8 @@ def make_scoring(images: int) -> Work:
     annotations = [{"id": n, "image_id": n % images, "caption": c} for n, c in enumerate(captions)]
     numbers = [{"id": n, "file_name": f"{n}.jpg"} for n in range(images)]
     references.write_text(json.dumps({"images": numbers, "annotations": annotations}))
+
+    gc.set_threshold(10_000)  # As the command has it.
 
     def score() -> None:
         if code := main(["score", str(results), str(references)]):

@@ -145,6 +145,8 @@ class Collector:
         """Add a photo; False, and a problem, if another one of its id was added before."""
         photo.split = _meant(photo.split)
         first = self._photos.setdefault(str(photo.image_id), photo)
+        if first is photo:
+            return True
         if first.split != photo.split:  # A model must not be validated on its training data.
             both = f"{first.split or 'none'} and {photo.split or 'none'}"
             self.problems.add("image in two splits", f"{photo.record}: {both}")

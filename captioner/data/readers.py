@@ -9,6 +9,7 @@
 """
 
 import os
+import posixpath
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -121,16 +122,18 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
             name = f"captions_{split}.json"
             files[split] = _first_file(annotations, name, f"annotations/{name}")
     folder_of = cache(partial(_image_folder, images))
+    place_of = cache(lambda folder: Path(os.path.relpath(folder, images)).as_posix())
     for split, file in files.items():
         where = f"caption file {file}"
         document = from_mapping(_CaptionFile, read_json(file, "caption file"), where)
         named = _SPLIT.findall(file.name)
         for image in document.images:
             name = image["file_name"].replace("\\", "/")  # As Windows writes it.
-            path = folder_of(*_FOLDER.findall(name)[:1], split, *named) / name
+            folder = folder_of(*_FOLDER.findall(name)[:1], split, *named)
+            record = f"image {image['id']}"
             # Drawn splits depend neither on ids nor on the place of the photos.
-            drawn_by = Path(os.path.relpath(path, images)).as_posix()
-            collector.add(SourcePhoto(image["id"], path, f"image {image['id']}", split, drawn_by))
+            drawn_by = posixpath.normpath(f"{place_of(folder)}/{name}")
+            collector.add(SourcePhoto(image["id"], folder / name, record, split, drawn_by))
         for entry in document.annotations:
             collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
 
