@@ -50,7 +50,8 @@ def format_of(path: Path) -> str | None:
         return None
     with suppress(UserError):  # The format's reader says what is wrong.
         text = read_text(path).lstrip()
-        if _LINE.fullmatch(text.partition("\n")[0]):
+        first = text.partition("\n")[0]
+        if "\t" in first and _LINE.fullmatch(first):  # COCO's whole file is a line.
             return "flickr8k"
         document = table.parsed(text)
         if isinstance(document, dict) and isinstance(document.get("images"), list):
