@@ -204,8 +204,10 @@ def _read_photos(
         names = [photo.image_id for photo in photos]
         return photos, shapes.shapes_grounding(dict(zip(names, pictures, strict=True)))
     if arguments.annotations is not None:
-        files = arguments.annotations, arguments.images
-        (photos,) = read_splits(arguments.format, *files, [arguments.split], problems)
+        splits = [arguments.split]
+        (photos,) = read_splits(
+            arguments.format, arguments.annotations, arguments.images, splits, problems
+        )
     else:
         found = photo_files([arguments.images or "."], note=problems.notes.append)
         photos = [Example(str(file), file) for file in found]

@@ -100,8 +100,9 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
 
     problems = Problems(arguments.on_problem)
     splits = [arguments.training_split, *arguments.split]
-    source = arguments.format, arguments.annotations, arguments.images
-    examples = read_splits(*source, splits, problems)
+    examples = read_splits(
+        arguments.format, arguments.annotations, arguments.images, splits, problems
+    )
     training, validation = examples[0], examples[1:]
     for sentence in problems.sentences:
         report(sentence)

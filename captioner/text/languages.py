@@ -4,6 +4,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -147,9 +148,12 @@ def article_before(word: str) -> str:
 
 
 def with_articles(words: Sequence[str]) -> list[str]:
-    """The words of an English caption, with "a" and "an" by the word that follows."""
-    pairs = zip(words, [*words, ""][1:], strict=True)
-    return [article_before(next) if word in ("a", "an") else word for word, next in pairs]
+    """The words of an English caption, with "a" and "an" by the word that follows, if one does."""
+    corrected = [
+        article_before(following) if word in ("a", "an") else word
+        for word, following in pairwise(words)
+    ]
+    return [*corrected, *words[-1:]]
 
 
 def word_kinds(words: Sequence[str]) -> list[str | None]:

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from captioner.errors import UserError, reason_of
+from captioner.errors import UserError, reason_of, refuse_errors
 from captioner.vision.formats import check_file_size
 from captioner.vision.images import (
     PHOTO_SUFFIXES,
@@ -167,12 +167,10 @@ def _of_tar(path: str, report: Report) -> ShardRecords:
 
 def files_of_tar(path: str) -> Iterator[ShardMember]:
     """The files of a tar, neither links nor sparse files; raises `UserError` at a fault."""
-    try:
+    with refuse_errors(f"{path} cannot be read to its end"):
         for info in _members(path):
             if info.isreg() and not info.issparse():
                 yield ShardMember(path, info.name, (info.offset_data, info.size))
-    except (OSError, tarfile.TarError) as error:
-        raise UserError(f"{path} cannot be read: {reason_of(error)}") from None
 
 
 def _is_photo(name: str) -> bool:

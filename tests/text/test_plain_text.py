@@ -186,6 +186,7 @@ def test_kinds_by_hand(text: str, expected: str) -> None:
         ("a suv and an unidentified urinal", "an suv and an unidentified urinal"),
         ("an horse on a x-ray an 8 a 18 a 80", "a horse on an x-ray an 8 an 18 an 80"),
         ("a", "a"),
+        ("a orange on an", "an orange on an"),  # Cut off.
         ("", ""),
     ],
 )

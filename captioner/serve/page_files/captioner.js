@@ -98,10 +98,11 @@ export const makeCaptioner = (ort, description, sessions) => {
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
-// The words of a caption with "a" or "an" by the sound that follows; in English alone.
+// The words of a caption with "a" or "an" by the word that follows, if one does; in English alone.
 const withArticles = (words, vowelSound) => words.map((word, place) => {
-  if (!vowelSound || !["a", "an"].includes(word)) return word;
-  return new RegExp(`^${vowelSound}`).test(words[place + 1] ?? "") ? "an" : "a";
+  const following = words[place + 1];
+  if (!vowelSound || !following || !["a", "an"].includes(word)) return word;
+  return new RegExp(`^${vowelSound}`).test(following) ? "an" : "a";
 });
 
 const sentence = (words) => {
