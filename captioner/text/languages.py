@@ -136,8 +136,9 @@ _OF_WORD = {
 _ENDED = {"of": _PARTS | {"front", "inside", "outside", "edge", "corner"}, "to": {"next", "close"}}
 ARTICLES = ("a", "an", "the")
 
-_CONSONANT_SOUND = r"eu|ewe|onc?e|uni(?![dmn])|us([aebu]|\b)|ut[ei]|urin|(uk|ups)\b"
-_VOWEL_SOUND = r"hour|hono|honest|heir|([flmnrsx]|8\d*|1[18]|suv|rv|mp3|xbox|lcd)\b"
+_CONSONANT_SOUND = r"eu|ewe|uni(?![dmn])|us([aebu]|\b)|ut[ei]|urin|uk|ufo|one(?!r)|(once|u|ups)\b"
+_LETTERS = "[flmnrsx]|suv|rv|mp3|xbox|lcd|mri|nba|nfl|nhl|mlb"  # Said letter by letter.
+_VOWEL_SOUND = rf"hour|hono|honest|heir|({_LETTERS}|(8\d*|1[18])(th|s)?)\b|8x"
 VOWEL_SOUND = f"((?!{_CONSONANT_SOUND})[aeiou]|{_VOWEL_SOUND})"
 """A pattern of JavaScript, too: the beginning of a word before which "a" is "an"."""
 

@@ -185,6 +185,8 @@ def test_kinds_by_hand(text: str, expected: str) -> None:
         ("a hour an european used an one", "an hour a european used a one"),
         ("a suv and an unidentified urinal", "an suv and an unidentified urinal"),
         ("an horse on a x-ray an 8 a 18 a 80", "a horse on an x-ray an 8 an 18 an 80"),
+        ("a 8th ufo an ones a 8x10 nfl mri", "an 8th ufo a ones an 8x10 nfl mri"),
+        ("an ukulele a 80s an u a onerous", "a ukulele an 80s a u an onerous"),
         ("a", "a"),
         ("a orange on an", "an orange on an"),  # Cut off.
         ("", ""),
