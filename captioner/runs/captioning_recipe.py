@@ -129,6 +129,9 @@ class ValidationConfig(Section):
     """Validation on generated captions, with the search of `search`."""
 
     score: Score = Field("CIDEr-D", description="decides which epoch is kept")
+    start: bool = True
+    """a started model counts as epoch 0; false where it learns what the score does not see, such
+    as grounding"""
     images: int = Field(0, ge=0, le=COUNT, description="the first N photos, N > 1; 0 for all")
     batch_size: Size = Field(50, description="photos at a time")
 

@@ -115,7 +115,8 @@ def train_run(
             write_json(folder / MODEL / SCORES_FILE, validated.record)
             write_card(task, folder, epoch, validated.scores)
 
-        settings, is_started = recipe.training, recipe.start_from is not None
+        settings = recipe.training
+        is_started = recipe.start_from is not None and recipe.validation.start
         run_validation = partial(validate, task, processes)
         validation = Validation(run_validation, recipe.validation.score, keep, before=is_started)
         optimizer = make_optimizer(task.loss, settings, task.parameter_groups)

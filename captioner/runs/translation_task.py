@@ -123,6 +123,7 @@ class TranslationValidation(Section):
 
     score: Literal["BLEU", "chrF", "exact match"] = "BLEU"
     """decides which epoch is kept; sacrebleu's, of normal text"""
+    start: bool = Field(True, description="a started model counts as epoch 0")
     sentences: int = Field(0, ge=0, le=COUNT, description="validate on the first N only; 0 for all")
     batch_size: Size = Field(64, description="sentences at a time")
 

@@ -138,6 +138,8 @@ def test_a_resumed_run_keeps_an_unsurpassed_start(
     assert "the data have changed since this run began: " in capsys.readouterr().out
     ours, theirs = (load_model(folder).backend.decoder.lstm for folder in (kept, run / "model"))
     torch.testing.assert_close(ours.weight_ih, theirs.weight_ih, rtol=1e-3, atol=1e-6)
+    train_run(read_any_recipe(table, [*still, "validation.start=false"]), tmp_path / "no_start")
+    assert log_of(tmp_path / "no_start")[0]["epoch"] == 1  # Which is kept.
 
 
 def test_captions_in_another_language_bring_their_own_words(
