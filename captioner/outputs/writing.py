@@ -20,7 +20,8 @@ from captioner.outputs.record import PERSON, PhotoRecord, record_of
 from captioner.outputs.resume import Resumed
 from captioner.outputs.sink import Run
 from captioner.text.languages import ENGLISH, is_english, language_tag
-from captioner.vision.images import ImageSource, Report, ignore, photo_files
+from captioner.vision.digest import photo_digest
+from captioner.vision.images import Report, ignore, photo_files
 
 _KINDS = {"xmp": "sidecars", "text": "texts", "embed": "photos"}
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
@@ -103,7 +104,7 @@ def _records(
     folders = [images] if images else ["", str(table.parent)]
     with TemporaryDirectory() as folder:
         lines = JsonLines(os.path.join(folder, "records.jsonl"), run)
-        if not _copy(_rows(table, language, problems), folders, run.photos, lines.path):
+        if not _copy(_rows(table, language, problems), folders, run, lines.path):
             known = set(map(files.real_path, run.photos))
             found = map(str, photo_files(folders, ignore))
             others = {files.real_path(photo): photo for photo in found}
@@ -123,18 +124,20 @@ def _records(
         run.report(sentence)
 
 
-def _copy(
-    records: Iterator[PhotoRecord], folders: Sequence[str], photos: dict[str, ImageSource], to: str
-) -> bool:
-    """Write records with their photos as JSON lines; returns whether all photos are as they say."""
+def _copy(records: Iterator[PhotoRecord], folders: Sequence[str], run: Run, to: str) -> bool:
+    """Write records with their photos as JSON lines; returns whether all photos are as they say.
+
+    Sidecars need digests: a record without one gets that of the photo at its name.
+    """
     are_there = True
     with open(to, "wb") as file:
         for record in records:
             paths = (str(with_suffix(Path(each, record.image))) for each in folders)
             if named := next(filter(os.path.isfile, paths), ""):
-                record.image = photos[named] = named
+                record.image = run.photos[named] = named
             if not record.photo_digest:
                 note_state(record, named)
+                record.photo_digest = photo_digest(named) if run.options.xmp and named else ""
             are_there &= not record.photo_digest or is_as_before(record, named)
             file.write(line_of(record.to_dict()))
     return are_there

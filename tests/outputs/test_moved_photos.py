@@ -180,6 +180,20 @@ def test_a_second_correction_of_a_caption_is_written_too(folder: Path) -> None:
     assert Path("a.txt").read_text() == "Anna in the rain\n"
 
 
+@pytest.mark.parametrize("command", [[*CAPTION, ".", "--xmp"], ["write", "mine.csv", "--xmp"]])
+def test_a_sidecar_is_of_the_photo_that_was_described_last(
+    command: list[str], folder: Path
+) -> None:
+    Path("mine.csv").write_text("image,caption\na.png,Anna\nb.png,Ben\n")
+    assert main(RESUME) == 0
+    rename(a="b", b="a")
+    assert main(command) == 0
+    sidecar, (text,) = Path("a.xmp"), described("a.png")
+    sidecar.write_text(sidecar.read_text().replace(f"{text}<", "Anna<", 1))
+    assert main(RESUME) == 0
+    assert Library().said("a.png")[0].text == "Anna"
+
+
 @pytest.mark.parametrize("command", [RESUME, WRITE])
 def test_equal_photos_with_other_names_keep_a_caption_each(
     command: list[str], folder: Path, capsys: Output
