@@ -137,7 +137,6 @@ def _copy(records: Iterator[PhotoRecord], folders: Sequence[str], run: Run, to: 
                 record.image = run.photos[named] = named
             if not record.photo_digest:
                 note_state(record, named)
-                record.photo_digest = photo_digest(named) if run.options.xmp and named else ""
             are_there &= not record.photo_digest or is_as_before(record, named)
             file.write(line_of(record.to_dict()))
     return are_there
