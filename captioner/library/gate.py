@@ -155,6 +155,8 @@ class Library:
         packets = {path: _packet(path) for path in paths}
         with files.refuse_os_errors(f"cannot read {photo}"):
             inside = read_inside(photo, self._exiftool, is_embedded)
+        if is_embedded and inside.problem:
+            raise UserError(inside.problem)
         name = f"the XMP of {photo}"
         for number, content in enumerate(inside.packets or [None]):
             packets[photo / f"{number}" if number else photo] = Packet(content, name)

@@ -208,11 +208,15 @@ def test_a_photo_that_cannot_be_written_is_left_alone(tmp_path: Path, library: L
         assert path.read_bytes() == before
     assert library.undo(str(deep)) == Written()
     assert not list(tmp_path.glob(".captioner*"))
-    assert library.write(str(save_noise(tmp_path / "b\n.jpg")), DOG).changes == 1
+    assert library.write(str(save_noise(tmp_path / "b\n.jpg")), DOG).words
 
 
-def test_exiftool_is_asked_for(monkeypatch: Patch) -> None:
+def test_exiftool_is_asked_for(tmp_path: Path, library: Library, monkeypatch: Patch) -> None:
+    photo = save_noise(tmp_path / "a.jpg")
+    library.write(str(photo), CAT)
     monkeypatch.setenv("PATH", "")
+    (problem,) = Library().undo(str(photo)).problems
+    assert problem.startswith(f"reading the words in {photo} needs exiftool; see https://exif")
     with pytest.raises(UserError, match="--embed needs exiftool; see https://exiftool"):
         Library(EMBED)
 

@@ -74,6 +74,12 @@ def test_a_description_inside_keeps_the_machines_out_of_a_new_sidecar(place: str
     assert xmp_texts(Path("a.xmp"), "dc:description") == ["a cat"]
 
 
+def test_wide_letters_are_in_the_order_of_exif() -> None:
+    text = b"UNICODE\0" + "我们的狗".encode("utf-16-be")
+    save_described(Path("a.png"), user=text, endian=">")
+    assert said("person") == ["我们的狗"]
+
+
 def test_a_caption_is_withdrawn_where_a_person_describes_the_photo_later() -> None:
     for words in (CAT, Words("", ["cat"])):  # Or where keywords alone are wanted.
         write_xmp(Path("a.xmp"), CAT)
