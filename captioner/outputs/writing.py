@@ -10,7 +10,7 @@ from captioner import files
 from captioner.data.example import Problems
 from captioner.data.table import BY_CAPTIONER, table_rows, with_suffix
 from captioner.errors import UserError
-from captioner.library import Library
+from captioner.library import ENDINGS, Library
 from captioner.outputs.descriptions import words_of
 from captioner.outputs.json_lines import JsonLines, line_of
 from captioner.outputs.known_photos import is_as_before, note_state
@@ -70,13 +70,14 @@ def unwrite_captions(
     """
     counts = Counter(dict.fromkeys(_KINDS.values(), 0))
     tables = [name for name in photos if Path(name).suffix.lower() in _TABLES]
-    named = dict.fromkeys(name for name in photos if name not in tables)
+    others = [name for name in photos if name not in tables]  # `photos/*` has files beside photos.
+    named = dict.fromkeys([each for each in others if not each.lower().endswith(ENDINGS)] or others)
     options = OutputOptions(text=True, dry_run=is_dry, edited=True)
-    with Library(dry_run=is_dry) as library:
+    with Library(dry_run=is_dry, photo_digest=photo_digest) as library:
 
         def undo(photo: str, record: PhotoRecord | None = None) -> None:
             undone = library.undo(photo, words_of(record, options) if record else None)
-            for sentence in (*undone.problems, *undone.notes):
+            for sentence in dict.fromkeys((*undone.problems, *undone.notes)):
                 report(sentence)
             counts.update(_KINDS[option] for option in undone.words)
             counts["texts left that may be a person's"] += bool(undone.kept)
