@@ -42,6 +42,7 @@ def write_captions(
     language: of people's rows which name none.
     """
     problems, counts = Problems("skip", f"table {table}"), Counter({"not written": 0})
+    language = language_tag(language, "--language")
     with opened_outputs(options, {}, report) as outputs:
         records = _records(Path(table), images, language, outputs.run, problems)
         for record in outputs.give(records):
@@ -126,15 +127,13 @@ def _records(
 
 
 def _copy(records: Iterator[PhotoRecord], folders: Sequence[str], run: Run, to: str) -> bool:
-    """Write records with their photos as JSON lines; returns whether all photos are as they say.
-
-    Sidecars need digests: a record without one gets that of the photo at its name.
-    """
-    are_there = True
+    """Write records with their photos as JSON lines; returns whether all photos are as they say."""
+    are_there, names = True, dict[str, str]()  # A photo may have two spellings.
     with open(to, "wb") as file:
         for record in records:
             paths = (str(with_suffix(Path(each, record.image))) for each in folders)
             if named := next(filter(os.path.isfile, paths), ""):
+                named = names.setdefault(os.path.abspath(named), named)
                 record.image = run.photos[named] = named
             if not record.photo_digest:
                 note_state(record, named)
@@ -145,11 +144,15 @@ def _copy(records: Iterator[PhotoRecord], folders: Sequence[str], run: Run, to: 
 
 def _rows(table: Path, language: str, problems: Problems) -> Iterator[PhotoRecord]:
     """The records of the rows: a person's if captioner did not write them."""
+    first = ""  # The photo of the last row of rank 1: others of it are its other captions.
     for row in table_rows(table, problems):
         cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
-        if str(cells.pop("rank", 1)) != "1":  # Another one of several captions.
+        is_own = cells.keys() >= BY_CAPTIONER
+        if str(cells.pop("rank", 1)) in ("1", "1.0"):
+            first = row.image
+        elif is_own or row.image == first:
             continue
-        if not cells.keys() >= BY_CAPTIONER:
+        if not is_own:
             cells = {name: cells[name] for name in cells.keys() & {"language", "photo_digest"}}
             cells["by"] = PERSON
         words = cells.get("words", [])
@@ -164,10 +167,10 @@ def _rows(table: Path, language: str, problems: Problems) -> Iterator[PhotoRecor
         fields |= {"image": row.image, "caption": row.captions[0], "error": ""}
         try:
             record = record_of({"model": "default", **fields})
+            if record.is_by_person:
+                tag = language_tag(record.language or language, "language")
+                record.language = None if is_english(tag) else tag
         except UserError as error:
             problems.add("row of another type", f"{row.record}: {error}")
             continue
-        if record.is_by_person:
-            tag = language_tag(record.language or language, "language")
-            record.language = None if is_english(tag) else tag
         yield record

@@ -394,11 +394,13 @@ def test_a_name_that_no_file_has_is_that_of_a_photo_that_is_gone(
 
 
 def test_photos_of_a_table_lie_beside_it_or_in_the_working_folder(
-    folder: Path, monkeypatch: Patch
+    folder: Path, capsys: Output
 ) -> None:
     save_photo(Path("out/c.png"), 3)
-    Path("out/o.csv").write_text("image,caption\nc.png,Cleo\na.png,Anna\n")
+    rows = f"c.png,Cleo\na.png,Ann\n{Path('a.png').absolute()},Anna\n"
+    Path("out/o.csv").write_text(f"image,caption\n{rows}")
     assert main(["write", "out/o.csv", "--xmp"]) == 0
+    assert "2 described\n" in capsys.readouterr().err
     assert (described("out/c.png"), described("a.png")) == (["Cleo"], ["Anna"])
     captions = {"image": "c.png", "caption": "Cleo", "photo_digest": photo_digest("out/c.png")}
     Path("out/o.jsonl").write_text(json.dumps(captions))
