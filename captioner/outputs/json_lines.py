@@ -12,7 +12,7 @@ from captioner.outputs.sink import Run, Sink
 
 _LONGEST_LINE = 2**26  # Bytes; a file of zeros would fill the memory.
 _BEGINNING = b'{"image": '  # Of a line.
-_FOR_DATASETS = ("by", "words", "keywords", "confidence", "log_probability", "model")
+_FOR_DATASETS = ("by", "language", "words", "keywords", "confidence", "log_probability", "model")
 
 
 class JsonLines(Sink):
@@ -100,6 +100,7 @@ class JsonLines(Sink):
         """
         name = os.path.relpath(record.image, os.path.dirname(self.path) or os.curdir)
         others = {field: getattr(record, field) for field in (*_FOR_DATASETS, "photo_digest")}
+        others["sentence"] = record.search.get("sentence")
         return {"file_name": name.replace(os.sep, "/"), "text": record.caption, **others}
 
     def rewrite(self, renamed: Collection[str] = ()) -> None:
