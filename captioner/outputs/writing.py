@@ -48,7 +48,7 @@ def write_captions(
         for record in outputs.give(records):
             outcome = "left out"
             if written := record.described:
-                outcome = "described" if written.changes else "described already"
+                outcome = "described" if written.words else "described already"
                 outcome = "kept a person's words" if written.kept else outcome
             if record.error:
                 report(record.error)

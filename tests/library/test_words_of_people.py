@@ -255,7 +255,7 @@ def assert_promises(states: list[Any], places: Places, overwrite: bool, is_dry: 
         after = contents(folder)
         for dry, real in zip(announced, done, strict=True):
             assert dry.problems == real.problems
-            assert (dry.changes, dry.kept, dry.replaced) == (real.changes, real.kept, real.replaced)
+            assert (dry.words, dry.kept, dry.replaced) == (real.words, real.kept, real.replaced)
             told = {each.partition(" would get ")[0] for each in dry.notes if " would " in each}
             written = {path for path in real.files.values() if after[path] != before.get(path)}
             assert written == told
