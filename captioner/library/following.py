@@ -53,7 +53,7 @@ def follow(moved: Iterable[tuple[str, str, Words]]) -> list[str]:
                 orphans = numbered(target, "orphaned")
                 orphan = next(path for path in orphans if not os.path.lexists(path))
                 os.rename(target, orphan)
-                said.append(f"{target} is of a photo that is gone; it is {orphan} now")
+                said.append(f"{target} is of another photo; it is {orphan} now")
             os.rename(moving, target)
     return said
 

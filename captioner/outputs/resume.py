@@ -173,7 +173,7 @@ class Resumed:
             paths = {real_path(path): path for path in self._paths(key.partition(_LOST)[0])}
             olds += [(path, key) for path in paths.values()]
         for path, key in olds:
-            if record := self._table.read(key):
+            if record := self.read(key):
                 yield path, self._moves.get(key, key), words_of(record, self._run.options)
 
     def _settle(self) -> None:

@@ -186,8 +186,10 @@ def test_a_sidecar_is_of_the_photo_that_was_described_last(
 ) -> None:
     Path("mine.csv").write_text("image,caption\na.png,Anna\nb.png,Ben\n")
     assert main(RESUME) == 0
+    rate("a")
     rename(a="b", b="a")
     assert main(command) == 0
+    assert ("Rating" in Path("b.xmp").read_text()) == ("write" in command)
     sidecar, (text,) = Path("a.xmp"), described("a.png")
     sidecar.write_text(sidecar.read_text().replace(f"{text}<", "Anna<", 1))
     assert main(RESUME) == 0
