@@ -186,6 +186,7 @@ def own_packet(words: Words) -> bytes:
 def save_described(path: Path, xmp: bytes = b"", **tags: Any) -> Path:
     """A photo with a packet, EXIF's ImageDescription, XPComment and UserComment, and PNG's text."""
     exif, text = Image.Exif(), PngInfo()
+    exif.endian = tags.get("endian", "<")
     for number, name in ((0x010E, "description"), (0x9C9C, "comment")):
         if name in tags:
             exif[number] = tags[name]

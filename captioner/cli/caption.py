@@ -77,7 +77,10 @@ def add_outputs(add: shared.Add, names: Iterable[str]) -> None:
 
 def output_options(arguments: argparse.Namespace) -> OutputOptions:
     """The options that say where captions go."""
-    return OutputOptions(**{name: getattr(arguments, name) for name in _GIVEN})
+    options = OutputOptions(**{name: getattr(arguments, name) for name in _GIVEN})
+    if options.edited and not options.resumes:
+        raise UserError("--edited needs --resume")
+    return options
 
 
 def caption_source(arguments: argparse.Namespace) -> CaptionSource:

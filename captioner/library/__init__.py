@@ -3,8 +3,9 @@
 Other rooms use these names alone; XMP, EXIF, IPTC, sidecars and exiftool stay behind them.
 """
 
+from captioner.library.beside import ENDINGS
 from captioner.library.following import follow, strays
 from captioner.library.gate import Library
 from captioner.library.words import Description, Places, Words, Written
 
-__all__ = ["Description", "Library", "Places", "Words", "Written", "follow", "strays"]
+__all__ = ["ENDINGS", "Description", "Library", "Places", "Words", "Written", "follow", "strays"]

@@ -38,14 +38,15 @@ class Exiftool:
         self._lock = Lock()
         self.is_there = shutil.which("exiftool") is not None
 
-    def check(self) -> None:
+    def check(self, what: str = "--embed") -> None:
         """Raise `UserError` unless exiftool is there."""
         if not self.is_there:
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
-            raise UserError(f"--embed needs exiftool; see {where}")
+            raise UserError(f"{what} needs exiftool; see {where}")
 
     def read(self, photo: Path) -> dict[str, list[str]]:
         """The values of `_TAGS` in a photo, by group and name. Raises `UserError` without any."""
+        self.check(f"reading the words in {photo}")
         tags, problem = [f"-{tag}" for tag in _TAGS], f"cannot read {photo}"
         answer = self._answer(photo, problem, "-json", "-G0:4", "-a", "-b", *tags)
         try:
@@ -68,7 +69,6 @@ class Exiftool:
         """
         if photo.suffix.lower() in files.RAW_SUFFIXES:
             raise UserError(f"{photo} is a raw file, into which nothing is written: use --xmp")
-        self.check()
         target, problem = Path(os.path.realpath(photo)), f"cannot embed the caption in {photo}"
         written = files.temporary_path(target.parent, TEMPORARY)
         # exiftool reads %f in a name as a code, and %d as the photo's folder.

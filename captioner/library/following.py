@@ -53,7 +53,7 @@ def follow(moved: Iterable[tuple[str, str, Words]]) -> list[str]:
                 orphans = numbered(target, "orphaned")
                 orphan = next(path for path in orphans if not os.path.lexists(path))
                 os.rename(target, orphan)
-                said.append(f"{target} is of a photo that is gone; it is {orphan} now")
+                said.append(f"{target} is of another photo; it is {orphan} now")
             os.rename(moving, target)
     return said
 
@@ -73,7 +73,7 @@ def strays(
         if any(folder.glob(f"*{_MOVING}")):
             yield f"{folder / _MOVING}", folders[folder]
         for sidecar in (path for path in sorted(folder.iterdir()) if path.suffix.lower() == ".xmp"):
-            digest = _digest(sidecar)
+            digest = digest_in(sidecar)
             own = Path(photos.get(digest, ""))
             if digest not in photos or sidecar in chain(*beside.sidecars(own)):
                 continue
@@ -96,11 +96,11 @@ def _sidecars(
     targets = dict.fromkeys(short, new.with_suffix(".xmp"))
     targets |= dict.fromkeys(long, new.with_name(f"{new.name}.xmp"))
     is_free = not beside.namesakes(old)
-    is_there = bool(photo_digest) and photo_digest in map(_digest, targets.values())
+    is_there = bool(photo_digest) and photo_digest in map(digest_in, targets.values())
     found = list[tuple[Path, Path]]()
     for path, target in targets.items():
-        digest = _digest(path)
-        follows = digest == photo_digest and digest != _digest(target)
+        digest = digest_in(path)
+        follows = digest == photo_digest and digest != digest_in(target)
         if not digest:
             follows = is_free and not os.path.lexists(target)
         if follows and os.path.isfile(path):
@@ -136,7 +136,7 @@ def _likeness(text: str, words: Words) -> int:
     return (text in (words.caption, words.line)) + is_own(text, words) if text else 0
 
 
-def _digest(sidecar: Path) -> str:
+def digest_in(sidecar: Path) -> str:
     """Of the photo whose a sidecar is; "" if it has none."""
     with suppress(UserError):
         return merge.digest_of(Packet(read_bytes(sidecar), ""))

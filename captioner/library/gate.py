@@ -2,7 +2,7 @@
 
 import mimetypes
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -15,6 +15,7 @@ from captioner.errors import UserError, noted, on_a_line
 from captioner.library import merge, texts
 from captioner.library.beside import ENDINGS, Beside
 from captioner.library.exiftool import TEMPORARY, Exiftool
+from captioner.library.following import digest_in
 from captioner.library.inside import Inside, read_inside
 from captioner.library.words import OPTION, Description, Places, Words, Written
 from captioner.library.xmp import EXTENSION, MARK, Packet, Properties
@@ -28,6 +29,7 @@ class Library:
     photos: all of a run: those that would share a sidecar or text get none.
     overwrite: replace people's words, of which copies are kept.
     dry_run: change nothing; `Written.notes` say what would change.
+    photo_digest: gives the digest of a photo's file, by which `undo` knows whose a sidecar is.
 
     Raises `UserError` if `places.embed` and exiftool is not there.
     """
@@ -38,10 +40,11 @@ class Library:
         overwrite: bool = False,
         dry_run: bool = False,
         photos: Container[str] = (),
+        photo_digest: Callable[[str], str] = lambda photo: "",
     ) -> None:
         self._places, self._overwrite, self._is_dry = places, overwrite, dry_run
         self._photos, self._beside, self._tidied = photos, Beside(), set[Path]()
-        self._exiftool = Exiftool()
+        self._exiftool, self._photo_digest = Exiftool(), photo_digest
         if places.embed:
             self._exiftool.check()
 
@@ -104,17 +107,22 @@ class Library:
     def undo(self, photo: str, words: Words | None = None) -> Written:
         """Take out what captioner wrote and nobody changed since, in all places.
 
-        The words of people that it had replaced come back.
+        The words of people that it had replaced come back. What is beside another photo of the
+        name, as `a.xmp` may be of `a.jpg` and not of `a.png`, stays.
 
         words: what a table says was written for the photo: such a text goes, if a model wrote it,
             or if there is a copy of the one before.
         """
         path, done = Path(photo), Written(would="lose" if self._is_dry else "")
         self._tidy(path.parent)
+        sidecars, digest = [*chain(*self._beside.sidecars(path))], self._photo_digest
+        others = [f"{each}" for each in self._beside.namesakes(path) if each.name != path.name]
+        digests = {*map(digest, others)} - {digest(photo), ""} if others else set()
+        own = [place for place in sidecars if not (digests and digest_in(place) in digests)]
         # The text before the XMP that says whose it is, which a kill may leave there.
-        places = [("text", self._beside.text(path))]
-        places += [("xmp", place) for place in chain(*self._beside.sidecars(path))]
-        places = [each for each in [*places, ("embed", path)] if os.path.isfile(each[1])]
+        places = [("text", self._beside.text(path))] if own == sidecars else []
+        places += [*(("xmp", place) for place in own), ("embed", path)]
+        places = [each for each in places if os.path.isfile(each[1])]
         if not places:
             done.problems.append(f"{photo} does not exist")
         for option, place in places:
@@ -155,6 +163,8 @@ class Library:
         packets = {path: _packet(path) for path in paths}
         with files.refuse_os_errors(f"cannot read {photo}"):
             inside = read_inside(photo, self._exiftool, is_embedded)
+        if is_embedded and inside.problem:
+            raise UserError(inside.problem)
         name = f"the XMP of {photo}"
         for number, content in enumerate(inside.packets or [None]):
             packets[photo / f"{number}" if number else photo] = Packet(content, name)
@@ -299,5 +309,5 @@ def _is_sidecar(path: Path) -> bool:
 def _check_kind(photo: Path) -> None:
     """Raise `UserError` if a file is no photo, by its name."""
     kind = mimetypes.guess_type(photo.name)[0] or "image/"
-    if not kind.startswith("image/"):
+    if _is_sidecar(photo) or not kind.startswith("image/"):
         raise UserError(f"{photo} is not a photo")

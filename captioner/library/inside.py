@@ -50,7 +50,7 @@ def read_inside(photo: Path, exiftool: Exiftool, is_embedded: bool) -> Inside:
     with noted(problems.append):
         values = {} if is_embedded else _read_by_pillow(photo)
     with noted(problems.append):
-        if exiftool.is_there and (not values or "unseen" in values):
+        if is_embedded or (exiftool.is_there and (not values or "unseen" in values)):
             values = exiftool.read(photo)
     if not values:
         is_raw = photo.suffix.lower() in RAW_SUFFIXES  # Nothing is written into it.
@@ -100,20 +100,21 @@ def _read_by_pillow(photo: Path) -> dict[str, list[str]]:
         content = content[content.rfind(b"IDAT") :] + " ".join(map(str, info)).encode()
     if re.search(_UNSEEN.get(kind, rb"\Z."), content):
         found["unseen"] = kind
-    lists = {name: each if isinstance(each, list) else [each] for name, each in found.items()}
-    return {name: [_decoded(name, each) for each in lists[name] if each] for name in lists}
+    many = {name: each if isinstance(each, list) else [each] for name, each in found.items()}
+    return {name: [_text(name, each, exif.endian) for each in many[name] if each] for name in many}
 
 
-def _decoded(name: str, content: object) -> str:
-    """A text as Pillow gives it: UTF-8, or else that of Windows, cp1252."""
+def _text(name: str, content: object, endian: str | None) -> str:
+    """A text as Pillow gives it: UTF-8, or else that of Windows, cp1252. endian: of EXIF."""
     if isinstance(content, str):
         with suppress(UnicodeError):
             return content.encode("latin-1").decode()
         return content
     raw = bytes(content) if isinstance(content, (bytes, tuple)) else b""
     encoding = "utf-16-le" if name == "EXIF:XPComment" else "utf-8"
-    if name == "EXIF:UserComment":  # Behind the name of its character set; 0 begins Latin letters.
-        wide = "utf-16-be" if raw[8:9] == b"\0" else "utf-16-le"
+    if name == "EXIF:UserComment":  # Behind the name of its character set; 0 is of Latin letters.
+        is_big = raw[8:9] == b"\0" or (endian == ">" and raw[9:10] != b"\0")
+        wide = "utf-16-be" if is_big else "utf-16-le"
         encoding, raw = wide if raw[:7] == b"UNICODE" else encoding, raw[8:]
     with suppress(UnicodeError):
         return raw.decode(encoding)

@@ -79,11 +79,6 @@ class Written:
 
     would: str = ""
 
-    @property
-    def changes(self) -> int:
-        """The files that get other contents."""
-        return len(self.words)
-
     def count(self, option: str, place: Path, words: Iterable[str]) -> None:
         """Count a change, which a dry run names."""
         self.words[option] = [*dict.fromkeys(words)]

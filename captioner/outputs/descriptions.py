@@ -71,14 +71,13 @@ class Descriptions(Sink):
 def words_of(record: PhotoRecord, options: OutputOptions) -> Words:
     """What is written of a record; --describe none leaves the caption out."""
     caption = record.to_caption().with_keywords(options.keywords)
-    line = options.format and formatted_caption(options.format, record.image, caption).strip()
     return Words(
         caption=caption.text if options.describe == "caption" else "",
         keywords=caption.keywords,
         language=caption.language or ENGLISH,
         confidence=None if record.is_by_person else caption.shown_confidence,
         by_person=record.is_by_person,
-        text=line,
+        text=options.format and formatted_caption(options.format, record.image, caption).strip(),
         photo_digest=record.photo_digest,
         own_texts=[*record.by_model, record.written, *record.own_texts],
     )

@@ -12,7 +12,7 @@ from captioner.outputs.sink import Run, Sink
 
 _LONGEST_LINE = 2**26  # Bytes; a file of zeros would fill the memory.
 _BEGINNING = b'{"image": '  # Of a line.
-_FOR_DATASETS = ("by", "words", "keywords", "confidence", "log_probability", "model")
+_FOR_DATASETS = ("by", "language", "words", "keywords", "confidence", "log_probability", "model")
 
 
 class JsonLines(Sink):
@@ -37,19 +37,20 @@ class JsonLines(Sink):
         Lines without a record are named and stay, but for an unfinished last one, of a killed run.
         A file without any record is refused.
         """
-        place, others, line = 0, list[str](), b"\n"
+        place, others, line, has_record = 0, list[str](), b"\n", False
         with files.opened_file(self.path, "--jsonl") as file:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
                 if len(line) == _LONGEST_LINE:
                     raise UserError(f"--jsonl {self.path} has an endless line; give another file")
                 is_begun = _BEGINNING.startswith(line[: len(_BEGINNING)])
                 if record := record_in(line):
+                    has_record = True
                     yield place, record
                 elif line.strip() and (line.endswith(b"\n") or not is_begun):
                     others.append(f"line {number} of {self.path}")
                     self.places[others[-1]] = place
                 place += len(line)
-        if place and len(others) == len(self.places):
+        if place and not has_record:
             what = "holds no results of `captioner caption`; give another file"
             raise UserError(f"--jsonl {self.path} {what}")
         for other in others:
@@ -99,6 +100,7 @@ class JsonLines(Sink):
         """
         name = os.path.relpath(record.image, os.path.dirname(self.path) or os.curdir)
         others = {field: getattr(record, field) for field in (*_FOR_DATASETS, "photo_digest")}
+        others["sentence"] = record.search.get("sentence")
         return {"file_name": name.replace(os.sep, "/"), "text": record.caption, **others}
 
     def rewrite(self, renamed: Collection[str] = ()) -> None:

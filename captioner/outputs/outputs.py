@@ -124,10 +124,10 @@ class Outputs:
 
     def _record(self, item: Caption | Failed) -> PhotoRecord:
         """The record of a photo, a new one or that by a person, with the state when it was read."""
-        name, kind = item.name or "", self.run.options.keywords
+        name, options = item.name or "", self.run.options
         source = self.run.photos.get(name, name)
         before = self._resumed and self._resumed.read(name)
-        made = None if isinstance(item, Failed) else item.with_keywords(kind)
+        made = None if isinstance(item, Failed) else item.with_keywords(options.keywords)
         reason = item.reason if isinstance(item, Failed) else ""
         if made and made.status and file_state(made.status) != file_state(source_status(source)):
             made, reason = None, f"{name} changed while it was captioned; caption it again"
@@ -145,7 +145,7 @@ class Outputs:
             record.add_problem(reason)
             return record
         note_state(record, source)
-        if self.run.options.tables and (digest := photo_digest(name)):
+        if (options.tables or options.xmp) and (digest := photo_digest(name)):
             record.photo_digest = digest
         return record
 

@@ -17,6 +17,7 @@ from captioner.outputs.known_photos import find_by_digest, is_as_before, note_st
 from captioner.outputs.record import PERSON, PhotoRecord
 from captioner.outputs.sink import Run, Sink
 from captioner.vision.digest import photo_digest
+from captioner.vision.shards import SHARD_SUFFIXES
 
 Check = Callable[[PhotoRecord], None]
 
@@ -46,14 +47,17 @@ class Resumed:
         self._run, self._table, self._has_model = run, table, bool(sinks)
         self._sinks = [sink for sink in sinks if not sink.needs_maps]  # Others get all captions.
         self._folders = folders or ["", os.path.dirname(table.path)]
-        self._owners = dict[str, str]()  # Keys of the table, by digest.
+        self._digests = dict[str, str]()  # Without a model, by the table's keys.
         for place, record in table.lines():
             if check:
                 check(record)
             key = self._name_of(record.image)
-            if not self._is_there(key, record):
-                key += f"{_LOST}{record.photo_digest}"
-            if key in self._by_person and not record.is_by_person:
+            is_there = self._is_there(key, record)
+            is_photo = is_there and Path(key).suffix.lower() not in ("", *SHARD_SUFFIXES)
+            is_failed = record.error and not record.caption and key not in run.photos
+            key += "" if is_there else f"{_LOST}{record.photo_digest}"
+            is_replaced = key in self._by_person and not record.is_by_person
+            if is_replaced or (is_failed and not is_photo):  # A folder, a pattern, or a tar.
                 table.is_stale = True
                 continue
             table.drop(key)
@@ -83,9 +87,10 @@ class Resumed:
             names.discard(name)
         if record.is_by_person:
             self._by_person.add(name)
-        if not self._has_model and record.photo_digest:
-            self._owners[record.photo_digest] = name
         is_in_run = name in self._run.photos
+        if not self._has_model:  # A sidecar without a digest would be nobody's.
+            is_needed = is_in_run and self._run.options.xmp
+            self._digests[name] = record.photo_digest or (photo_digest(name) if is_needed else "")
         if is_in_run:
             record.image = name
         are_drawn = all(sink.has(record) for sink in self._sinks if sink.draws and is_in_run)
@@ -102,6 +107,8 @@ class Resumed:
         """A record with its photo's name and state now; one that a person changed is marked."""
         if record.is_by_person:
             record.by = PERSON
+        if name in self._digests:
+            record.photo_digest = self._digests[name]
         if source := self._run.photos.get(name):
             record.image = name
         if source and name in self.finished:
@@ -158,14 +165,15 @@ class Resumed:
         Also of those whose sidecars are neither at the old name nor the new, as an earlier `write`
         moved them: it has no table in which to note the names of that time.
         """
-        names = {digest: self._moves.get(key, key) for digest, key in self._owners.items()}
-        photos = {digest: names[digest] for digest in names if names[digest] in self._run.photos}
-        olds = [(path, self._owners[digest]) for path, digest in strays(photos, photo_digest)]
+        keys = {digest: key for key, digest in self._digests.items() if digest}
+        photos = {digest: self._moves.get(key, key) for digest, key in keys.items()}
+        photos = {digest: photos[digest] for digest in photos if photos[digest] in self._run.photos}
+        olds = [(path, keys[digest]) for path, digest in strays(photos, photo_digest)]
         for key in self._moves:
             paths = {real_path(path): path for path in self._paths(key.partition(_LOST)[0])}
             olds += [(path, key) for path in paths.values()]
         for path, key in olds:
-            if record := self._table.read(key):
+            if record := self.read(key):
                 yield path, self._moves.get(key, key), words_of(record, self._run.options)
 
     def _settle(self) -> None:

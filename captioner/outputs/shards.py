@@ -61,7 +61,7 @@ class Shards(Sink):
             if f"{stem}.txt" in sample:  # Of 1.jpg; this is 1.png.
                 stem = photo.member
             sample[photo.member] = photo
-            sample[f"{stem}.txt"] = (words.text or words.caption).encode(errors="replace")
+            sample[f"{stem}.txt"] = words.line.encode(errors="replace")
             sample[f"{stem}.json"] = line_of(record.to_dict())
         self._left[photo.shard] -= 1
         if not self._left[photo.shard]:

@@ -10,7 +10,7 @@ from captioner import files
 from captioner.data.example import Problems
 from captioner.data.table import BY_CAPTIONER, table_rows, with_suffix
 from captioner.errors import UserError
-from captioner.library import Library
+from captioner.library import ENDINGS, Library
 from captioner.outputs.descriptions import words_of
 from captioner.outputs.json_lines import JsonLines, line_of
 from captioner.outputs.known_photos import is_as_before, note_state
@@ -20,7 +20,8 @@ from captioner.outputs.record import PERSON, PhotoRecord, record_of
 from captioner.outputs.resume import Resumed
 from captioner.outputs.sink import Run
 from captioner.text.languages import ENGLISH, is_english, language_tag
-from captioner.vision.images import ImageSource, Report, ignore, photo_files
+from captioner.vision.digest import photo_digest
+from captioner.vision.images import Report, ignore, photo_files
 
 _KINDS = {"xmp": "sidecars", "text": "texts", "embed": "photos"}
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
@@ -41,12 +42,13 @@ def write_captions(
     language: of people's rows which name none.
     """
     problems, counts = Problems("skip", f"table {table}"), Counter({"not written": 0})
+    language = language_tag(language, "--language")
     with opened_outputs(options, {}, report) as outputs:
         records = _records(Path(table), images, language, outputs.run, problems)
         for record in outputs.give(records):
             outcome = "left out"
             if written := record.described:
-                outcome = "described" if written.changes else "described already"
+                outcome = "described" if written.words else "described already"
                 outcome = "kept a person's words" if written.kept else outcome
             if record.error:
                 report(record.error)
@@ -69,13 +71,14 @@ def unwrite_captions(
     """
     counts = Counter(dict.fromkeys(_KINDS.values(), 0))
     tables = [name for name in photos if Path(name).suffix.lower() in _TABLES]
-    named = dict.fromkeys(name for name in photos if name not in tables)
+    others = [name for name in photos if name not in tables]  # `photos/*` has files beside photos.
+    named = dict.fromkeys([each for each in others if not each.lower().endswith(ENDINGS)] or others)
     options = OutputOptions(text=True, dry_run=is_dry, edited=True)
-    with Library(dry_run=is_dry) as library:
+    with Library(dry_run=is_dry, photo_digest=photo_digest) as library:
 
         def undo(photo: str, record: PhotoRecord | None = None) -> None:
             undone = library.undo(photo, words_of(record, options) if record else None)
-            for sentence in (*undone.problems, *undone.notes):
+            for sentence in dict.fromkeys((*undone.problems, *undone.notes)):
                 report(sentence)
             counts.update(_KINDS[option] for option in undone.words)
             counts["texts left that may be a person's"] += bool(undone.kept)
@@ -103,7 +106,7 @@ def _records(
     folders = [images] if images else ["", str(table.parent)]
     with TemporaryDirectory() as folder:
         lines = JsonLines(os.path.join(folder, "records.jsonl"), run)
-        if not _copy(_rows(table, language, problems), folders, run.photos, lines.path):
+        if not _copy(_rows(table, language, problems), folders, run, lines.path):
             known = set(map(files.real_path, run.photos))
             found = map(str, photo_files(folders, ignore))
             others = {files.real_path(photo): photo for photo in found}
@@ -123,16 +126,15 @@ def _records(
         run.report(sentence)
 
 
-def _copy(
-    records: Iterator[PhotoRecord], folders: Sequence[str], photos: dict[str, ImageSource], to: str
-) -> bool:
+def _copy(records: Iterator[PhotoRecord], folders: Sequence[str], run: Run, to: str) -> bool:
     """Write records with their photos as JSON lines; returns whether all photos are as they say."""
-    are_there = True
+    are_there, names = True, dict[str, str]()  # A photo may have two spellings.
     with open(to, "wb") as file:
         for record in records:
             paths = (str(with_suffix(Path(each, record.image))) for each in folders)
             if named := next(filter(os.path.isfile, paths), ""):
-                record.image = photos[named] = named
+                named = names.setdefault(os.path.abspath(named), named)
+                record.image = run.photos[named] = named
             if not record.photo_digest:
                 note_state(record, named)
             are_there &= not record.photo_digest or is_as_before(record, named)
@@ -142,11 +144,15 @@ def _copy(
 
 def _rows(table: Path, language: str, problems: Problems) -> Iterator[PhotoRecord]:
     """The records of the rows: a person's if captioner did not write them."""
+    first = ""  # The photo of the last row of rank 1: others of it are its other captions.
     for row in table_rows(table, problems):
         cells = {name: value for name, value in row.cells.items() if value not in ("", None)}
-        if str(cells.pop("rank", 1)) != "1":  # Another one of several captions.
+        is_own = cells.keys() >= BY_CAPTIONER
+        if str(cells.pop("rank", 1)) in ("1", "1.0"):
+            first = row.image
+        elif is_own or row.image == first:
             continue
-        if not cells.keys() >= BY_CAPTIONER:
+        if not is_own:
             cells = {name: cells[name] for name in cells.keys() & {"language", "photo_digest"}}
             cells["by"] = PERSON
         words = cells.get("words", [])
@@ -161,10 +167,10 @@ def _rows(table: Path, language: str, problems: Problems) -> Iterator[PhotoRecor
         fields |= {"image": row.image, "caption": row.captions[0], "error": ""}
         try:
             record = record_of({"model": "default", **fields})
+            if record.is_by_person:
+                tag = language_tag(record.language or language, "language")
+                record.language = None if is_english(tag) else tag
         except UserError as error:
             problems.add("row of another type", f"{row.record}: {error}")
             continue
-        if record.is_by_person:
-            tag = language_tag(record.language or language, "language")
-            record.language = None if is_english(tag) else tag
         yield record

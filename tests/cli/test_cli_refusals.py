@@ -67,6 +67,7 @@ CAPTION = [
     ("a.png --words words", "--words words/a exists"),
     ("many --overlay many/ --overwrite", "a photo to caption; name another file"),
     ("- --xmp-for digikam", "--xmp, --text and --embed need photo files, not -, --demo or shards"),
+    ("a.png --edited", "--edited needs --resume"),
     ("a.png --csv x.csv --dry-run", "--dry-run needs --xmp, --text or --embed"),
     ("a.png --json x.json --csv-for excel", "--csv-for needs --csv"),
     (

@@ -84,7 +84,7 @@ def test_what_is_written_is_taken_out_again(suffix: str, edited: str, tmp_path: 
     os.utime(photo, (1e9, 1e9))
     for words, changes in ((DOG, 1), (CAT, 1), (DOG, 1), (DOG, 0)):  # What captioner wrote goes.
         done = overwrite(photo, words)
-        assert (done.files, done.changes, done.problems) == ({"embed": str(photo)}, changes, [])
+        assert (done.files, len(done.words), done.problems) == ({"embed": str(photo)}, changes, [])
         assert (photo_digest(str(photo)), photo.stat().st_mtime) == (digest, 1e9)
     found = exiftool(photo)
     assert "XMP-dc:Description-de" not in found
@@ -157,7 +157,7 @@ def test_a_text_too_long_for_iptc_is_cut_at_a_letter_and_stays_captioners(
     assert found["IPTC:Keywords"] == ["ü" * 32, "dog"]
     assert library.write(str(photo), words) == Written({"embed": str(photo)})
     assert [each.by for each in Library().said(str(photo))] == ["table"] * 2  # By Pillow.
-    assert library.write(str(photo), Words("kurz", ["ü" * 40], by_person=True)).changes == 1
+    assert library.write(str(photo), Words("kurz", ["ü" * 40], by_person=True)).words
     assert exiftool(photo)["IPTC:Caption-Abstract"] == "kurz"
     library.write(str(photo), words)
     library.undo(str(photo))
@@ -208,11 +208,15 @@ def test_a_photo_that_cannot_be_written_is_left_alone(tmp_path: Path, library: L
         assert path.read_bytes() == before
     assert library.undo(str(deep)) == Written()
     assert not list(tmp_path.glob(".captioner*"))
-    assert library.write(str(save_noise(tmp_path / "b\n.jpg")), DOG).changes == 1
+    assert library.write(str(save_noise(tmp_path / "b\n.jpg")), DOG).words
 
 
-def test_exiftool_is_asked_for(monkeypatch: Patch) -> None:
+def test_exiftool_is_asked_for(tmp_path: Path, library: Library, monkeypatch: Patch) -> None:
+    photo = save_noise(tmp_path / "a.jpg")
+    library.write(str(photo), CAT)
     monkeypatch.setenv("PATH", "")
+    (problem,) = Library().undo(str(photo)).problems
+    assert problem.startswith(f"reading the words in {photo} needs exiftool; see https://exif")
     with pytest.raises(UserError, match="--embed needs exiftool; see https://exiftool"):
         Library(EMBED)
 
@@ -313,7 +317,7 @@ def test_no_temporary_folder_is_needed(tmp_path: Path, monkeypatch: Patch) -> No
     for is_dry in (True, False):
         library = Library(EMBED, dry_run=is_dry)
         done = library.write(str(photo), CAT)
-        assert (done.problems, done.changes) == ([], 1)
+        assert (done.problems, len(done.words)) == ([], 1)
         assert done.notes == ([f"{photo} would get 'a cat', 'cat'"] if is_dry else [])
         assert (photo.read_bytes() == before) == is_dry
     assert [*tmp_path.iterdir()] == [photo]

@@ -84,8 +84,8 @@ def test_a_file_in_the_way_gets_a_free_name() -> None:
     os.unlink("c.png")
     rename({"b": "c", "a": "b"}, ".png")
     assert follow(CHAIN) == [
-        "c.txt is of a photo that is gone; it is c.txt.orphaned now",
-        "c.xmp is of a photo that is gone; it is c.xmp.orphaned2 now",
+        "c.txt is of another photo; it is c.txt.orphaned now",
+        "c.xmp is of another photo; it is c.xmp.orphaned2 now",
     ]
     assert found() == both(b="a", c="b") | {
         "c.txt.orphaned": "text of c", "c.xmp.orphaned": "mine", "c.xmp.orphaned2": "a c"

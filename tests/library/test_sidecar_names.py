@@ -165,6 +165,9 @@ def test_a_sidecar_of_another_photo_of_the_name_is_left_alone() -> None:
     before = Path("a.xmp").read_bytes()
     (problem,) = write("a.png", words=second).problems
     assert problem.startswith("a.xmp would be of a.png and of a.jpg: rename one")
+    library = Library(dry_run=True, photo_digest={"a.jpg": "1", "a.png": "2"}.__getitem__)
+    assert library.undo("a.png") == Written(would="lose")
+    assert {*library.undo("a.jpg").words} == {"text", "xmp"}
     assert Path("a.xmp").read_bytes() == before
     os.unlink("a.jpg")
     assert write("a.png", words=second).problems == []  # It is the photo, edited or in its place.

@@ -74,6 +74,12 @@ def test_a_description_inside_keeps_the_machines_out_of_a_new_sidecar(place: str
     assert xmp_texts(Path("a.xmp"), "dc:description") == ["a cat"]
 
 
+def test_wide_letters_are_in_the_order_of_exif() -> None:
+    text = b"UNICODE\0" + "我们的狗".encode("utf-16-be")
+    save_described(Path("a.png"), user=text, endian=">")
+    assert said("person") == ["我们的狗"]
+
+
 def test_a_caption_is_withdrawn_where_a_person_describes_the_photo_later() -> None:
     for words in (CAT, Words("", ["cat"])):  # Or where keywords alone are wanted.
         write_xmp(Path("a.xmp"), CAT)
@@ -249,7 +255,7 @@ def assert_promises(states: list[Any], places: Places, overwrite: bool, is_dry: 
         after = contents(folder)
         for dry, real in zip(announced, done, strict=True):
             assert dry.problems == real.problems
-            assert (dry.changes, dry.kept, dry.replaced) == (real.changes, real.kept, real.replaced)
+            assert (dry.words, dry.kept, dry.replaced) == (real.words, real.kept, real.replaced)
             told = {each.partition(" would get ")[0] for each in dry.notes if " would " in each}
             written = {path for path in real.files.values() if after[path] != before.get(path)}
             assert written == told

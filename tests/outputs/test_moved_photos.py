@@ -180,6 +180,22 @@ def test_a_second_correction_of_a_caption_is_written_too(folder: Path) -> None:
     assert Path("a.txt").read_text() == "Anna in the rain\n"
 
 
+@pytest.mark.parametrize("command", [[*CAPTION, ".", "--xmp"], ["write", "mine.csv", "--xmp"]])
+def test_a_sidecar_is_of_the_photo_that_was_described_last(
+    command: list[str], folder: Path
+) -> None:
+    Path("mine.csv").write_text("image,caption\na.png,Anna\nb.png,Ben\n")
+    assert main(RESUME) == 0
+    rate("a")
+    rename(a="b", b="a")
+    assert main(command) == 0
+    assert ("Rating" in Path("b.xmp").read_text()) == ("write" in command)
+    sidecar, (text,) = Path("a.xmp"), described("a.png")
+    sidecar.write_text(sidecar.read_text().replace(f"{text}<", "Anna<", 1))
+    assert main(RESUME) == 0
+    assert Library().said("a.png")[0].text == "Anna"
+
+
 @pytest.mark.parametrize("command", [RESUME, WRITE])
 def test_equal_photos_with_other_names_keep_a_caption_each(
     command: list[str], folder: Path, capsys: Output
@@ -380,11 +396,13 @@ def test_a_name_that_no_file_has_is_that_of_a_photo_that_is_gone(
 
 
 def test_photos_of_a_table_lie_beside_it_or_in_the_working_folder(
-    folder: Path, monkeypatch: Patch
+    folder: Path, capsys: Output
 ) -> None:
     save_photo(Path("out/c.png"), 3)
-    Path("out/o.csv").write_text("image,caption\nc.png,Cleo\na.png,Anna\n")
+    rows = f"c.png,Cleo\na.png,Ann\n{Path('a.png').absolute()},Anna\n"
+    Path("out/o.csv").write_text(f"image,caption\n{rows}")
     assert main(["write", "out/o.csv", "--xmp"]) == 0
+    assert "2 described\n" in capsys.readouterr().err
     assert (described("out/c.png"), described("a.png")) == (["Cleo"], ["Anna"])
     captions = {"image": "c.png", "caption": "Cleo", "photo_digest": photo_digest("out/c.png")}
     Path("out/o.jsonl").write_text(json.dumps(captions))

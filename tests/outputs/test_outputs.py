@@ -232,7 +232,10 @@ def test_shards_are_resumed_and_drawn_also_beside_a_broken_one(
     os.utime("s/1.tar", (1, 1))
     assert main([*command, "--format", "{path}"]) == 2
     assert {*capsys.readouterr().out.split()} == {f"s/1.tar/{name}" for name in members}
-    assert {record["image"] for record in lines("o.jsonl")} == before.keys()
+    write_tar(Path("s/2.tar"), {"0.png": members["0.png"]})
+    assert main(command) == 2  # The record of a tar that failed goes.
+    changed = {record["image"] for record in lines("o.jsonl")} ^ before.keys()
+    assert changed == {"s/{0..2}.tar", "s/2.tar/0.png"}
     # Parquet has the rows of CSV, in row groups, and all columns.
     expected = list(csv.DictReader(Path("o.csv").read_text().splitlines()))
     for ours, theirs in zip(parquet.read_table("o.parquet").to_pylist(), expected, strict=True):

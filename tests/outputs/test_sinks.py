@@ -1,12 +1,11 @@
 """Outputs of other packages, and JSON lines for `datasets`."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from samples import CAPTION, Output, Patch, Refused, save_photo
+from samples import CAPTION, Output, Patch, Refused, save_photo, xmp_texts
 
 from captioner.caption.caption import Caption
 from captioner.cli.main import main
@@ -74,11 +73,12 @@ def test_json_lines_for_datasets_are_read_by_them_and_by_captioner(
     folder: Path, capsys: Output, refused: Refused
 ) -> None:
     Path("data/below").mkdir(parents=True)
-    shutil.copy("a.png", "data/a.png")
+    Path("a.png").rename("data/a.png")
     save_photo(Path("data/below/b.png"), 2)
     Path("data/bad.png").write_bytes(b"none")
     table = ["--jsonl", "data/metadata.jsonl", "--jsonl-for", "huggingface"]
-    assert main([*CAPTION, "data", *table, "--json", "o.json"]) == 2
+    options = ["--json", "o.json", "--sentence", "--language", "de"]
+    assert main([*CAPTION, "data", *table, *options]) == 2
     Path("data/bad.png").unlink()
     rows = [*map(json.loads, Path("data/metadata.jsonl").read_text().splitlines())]
     captions = {
@@ -87,7 +87,8 @@ def test_json_lines_for_datasets_are_read_by_them_and_by_captioner(
     assert {f"data/{row['file_name']}": row["text"] for row in rows} == {
         name: caption for name, caption in captions.items() if caption
     }
-    assert main(["write", "data/metadata.jsonl", "--text"]) == 0  # As a model's captions.
+    assert main(["write", "data/metadata.jsonl", "--text", "--xmp"]) == 0  # As a model's captions.
+    assert xmp_texts(Path("data/a.xmp"), "captioner:language") == ["de"]
     assert "2 described" in capsys.readouterr().err
     assert main(["unwrite", "data/metadata.jsonl"]) == 0
     assert not Path("data/a.txt").exists()
