@@ -68,20 +68,15 @@ class CalibrationReport(Scores):
 
 def calibrate(
     captioner: Captioner,
-    training: Sequence[Example],
     validation: Mapping[str, Sequence[Example]],
     unsure_below: float = 0.25,
     batch_size: int = 50,
 ) -> CalibrationReport:
     """Fit a captioner's confidence to all splits together, set it, and measure it by split.
 
-    training: photos the model was trained on, which cannot be validation photos.
-    validation: other photos, by the name of their split. unsure_below: of `Confidence`.
+    validation: photos that training did not use, by the name of their split. unsure_below: of
+        `Confidence`.
     """
-    for name, examples in validation.items():
-        if shared := {photo.name for photo in examples} & {photo.name for photo in training}:
-            photos = f"{counted(len(shared), 'photo')} with training, {min(shared)!r} among them"
-            raise UserError(f"{name} shares {photos}")
     groups = _observe_all(captioner, validation, batch_size)
     has_words = captioner.confidence is not None and captioner.confidence.words is not None
     if captioner.search.truth_weight and not has_words:

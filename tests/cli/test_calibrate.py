@@ -22,10 +22,9 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """The current folder, with the tiny model and a table of photos."""
     monkeypatch.chdir(tmp_path)
     rows = ["image,caption,split"]
-    for number in range(80):
+    for number in range(40):
         photo = save_photo(Path("photos", f"{number}.png"), number)
-        split = "val" if number % 2 else "train"
-        rows.append(f"{photo},a brown dog runs on water,{split}")
+        rows.append(f"{photo},a brown dog runs on water,val")
     Path("captions.csv").write_text("\n".join(rows))
     return tmp_path
 
@@ -69,8 +68,8 @@ def test_photos_that_chose_the_epoch_are_reported(folder: Path, capsys: Output) 
     Path("tiny-model").rename("run/model")
     photos = {f"photos/{number}.png": "a dog" for number in (1, 2, 3)}
     write_results(Path("run/results.json"), photos)
-    assert main(["calibrate", "run", *COMMAND[2:]]) == 0
-    said = "2 photos of val chose the epoch of this model: its confidence may be too high"
+    assert main(["calibrate", "run", *COMMAND[2:], "--split"]) == 0
+    said = "3 photos of all chose the epoch of this model: its confidence may be too high"
     assert said in capsys.readouterr().err
 
 

@@ -97,7 +97,6 @@ OTHERS = [
     ("translate text --model gru --alignment a.json", "no meaning for a model without attention"),
     ("translate text --model gru --copy-unknown", "copy_unknown needs a model with attention"),
     ("evaluate-translator tiny-model text text", "is a captioner, not"),
-    (f"calibrate {MODEL} --split train", "train shares 1 photo with training"),
     (f"calibrate {MODEL} --unsure-below 3", "--unsure-below 3.0 is not between 0 and 1"),
     ("export tiny-model text", "FOLDER text is a file, not a folder"),
     ("serve --port 0 --model tiny-model --batch-size 0", "batch size 0 is not at least 1"),
