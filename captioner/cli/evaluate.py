@@ -170,15 +170,11 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Scores]) -
     photos, generated = _read_photos(arguments, model.preprocessing.size, problems)
     for sentence in problems.sentences:
         report(sentence)
-    left_out: dict[str, str] = {}
     options: dict[str, Any] = {"search": shared.search_options(arguments, model.search)}
-    if arguments.on_problem == "skip":
-        options["left_out"] = left_out
-    scores = score(model, photos, generated, batch_size=arguments.batch_size, **options)
-    for reason in left_out.values():
-        report(reason)
-    if left_out:
-        report(f"{len(left_out):,} of {len(photos):,} photos could not be read and do not count")
+    left_out = dict[str, str]() if arguments.on_problem == "skip" else None
+    options |= {"batch_size": arguments.batch_size, "left_out": left_out}
+    scores = score(model, photos, generated, **options)
+    shared.report_left_out(left_out, len(photos))
     shared.write_scores(scores, arguments.json, arguments.csv)
     return 2 if left_out or len(problems) else 0
 

@@ -78,7 +78,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     The confidence is fitted to the validation photos, measured on each split by
     two-fold cross-validation, and written to the model folder. That of a model of
     transformers, and of any other with --out, goes to a file: give it back by
-    --calibration FILE. It is tied to the model's weights or commit.
+    --calibration FILE. It is tied to the model's weights or commit. The exit code is as
+    of `evaluate`.
     """
     if not 0 <= arguments.unsure_below <= 1:
         raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
@@ -112,13 +113,17 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             advice = "its confidence may be too high; give photos that training did not use"
             report(f"{photos} chose the epoch of this model: {advice}")
     model = load(folder, fast_device(arguments.device))
+    left_out = dict[str, str]() if arguments.on_problem == "skip" else None
     limit, batch_size = arguments.unsure_below, arguments.batch_size
-    scores = calibrate(model, by_split, limit, batch_size)
+    scores = calibrate(model, by_split, limit, batch_size, left_out)
+    shared.report_left_out(left_out, sum(map(len, validation)))
     assert model.confidence is not None  # Just fitted.
     save_confidence(model.confidence, folder, arguments.out)
     shared.write_scores(scores, arguments.json)
     print(f"written into {arguments.out or folder}", flush=True)
-    return 2 if len(problems) else 0
+    if model.search.truth_weight:
+        report("its word confidences choose other captions now (truth_weight): score them anew")
+    return 2 if left_out or len(problems) else 0
 
 
 def run_export(arguments: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ pictures of nothing, photos with shuffled pixels, whose captions have a share of
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -71,18 +72,22 @@ def calibrate(
     validation: Mapping[str, Sequence[Example]],
     unsure_below: float = 0.25,
     batch_size: int = 50,
+    left_out: dict[str, str] | None = None,
 ) -> CalibrationReport:
     """Fit a captioner's confidence to all splits together, set it, and measure it by split.
 
+    With `truth_weight` the confidence that is set chooses other captions than it was measured on.
+
     validation: photos that training did not use, by the name of their split. unsure_below: of
-        `Confidence`.
+        `Confidence`. left_out: of `caption_examples`.
     """
-    groups = _observe_all(captioner, validation, batch_size)
-    has_words = captioner.confidence is not None and captioner.confidence.words is not None
-    if captioner.search.truth_weight and not has_words:
+    observe = partial(_observe_all, captioner, validation, batch_size, left_out)
+    captioner.confidence = None  # Else the result would depend on the one before.
+    groups = observe()
+    if captioner.search.truth_weight:
         # Word confidences choose the captions that a confidence is fitted to.
         captioner.confidence = _fit(groups, unsure_below)
-        groups = _observe_all(captioner, validation, batch_size)
+        groups = observe()
     generator = np.random.default_rng(0)
     shuffled = [[group[row] for row in generator.permutation(len(group))] for group in groups]
     of_first = _fit([group[::2] for group in shuffled], unsure_below)
@@ -95,18 +100,24 @@ def calibrate(
 
 
 def _observe_all(
-    captioner: Captioner, validation: Mapping[str, Sequence[Example]], batch_size: int
+    captioner: Captioner,
+    validation: Mapping[str, Sequence[Example]],
+    batch_size: int,
+    left_out: dict[str, str] | None,
 ) -> list[Observed]:
     """Captions of each split, and of pictures of nothing, the last group."""
-    groups = [_observe(captioner, photos, name, batch_size) for name, photos in validation.items()]
-    return [*groups, _observe_nothing(captioner, next(iter(validation.values())))]
+    options = {"batch_size": batch_size, "left_out": left_out}
+    groups = [_observe(captioner, photos, name, options) for name, photos in validation.items()]
+    first = next(iter(validation.values()))
+    readable = [photo for photo in first if photo.name not in (left_out or ())]
+    return [*groups, _observe_nothing(captioner, readable)]
 
 
 def _observe(
-    captioner: Captioner, examples: Sequence[Example], name: str, batch_size: int
+    captioner: Captioner, examples: Sequence[Example], name: str, options: Figures
 ) -> Observed:
     """Captions of a split; those without a content word are left out."""
-    pairs = caption_examples(captioner, examples, batch_size=batch_size, shown_as=name)
+    pairs = caption_examples(captioner, examples, shown_as=name, **options)
     photos, captions = zip(*pairs, strict=True)
     corpus = Corpus([caption.words for caption in captions], [photo.words for photo in photos])
     shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word

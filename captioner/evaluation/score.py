@@ -319,7 +319,7 @@ def caption_examples(
                 captioned += 1
                 yield example, item
             elif left_out is None:
-                raise UserError(item.reason)
+                raise UserError(f"{item.reason} (--on-problem skip leaves it out)")
             else:
                 left_out[item.name] = item.reason
     if not captioned:

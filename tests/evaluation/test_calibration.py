@@ -48,7 +48,8 @@ def test_a_model_gets_its_confidence() -> None:
 
 
 def test_word_confidences_that_choose_captions_are_fitted_first() -> None:
-    """A search that weighs truth needs them: captions are chosen and fitted twice."""
+    """A search that weighs truth needs them: captions are chosen and fitted twice, and a
+    confidence of before plays no part."""
     photos = [*examples(100, 10, "red water"), *examples(110, 10, "two dogs")]
 
     def fitted(*truth_weights: float) -> Confidence | None:
@@ -58,7 +59,7 @@ def test_word_confidences_that_choose_captions_are_fitted_first() -> None:
             calibrate(model, {"all": photos})
         return model.confidence
 
-    assert fitted(9.0) == fitted(0.0, 9.0) != fitted(0.0)
+    assert fitted(9.0) == fitted(9.0, 9.0) == fitted(0.0, 9.0) != fitted(0.0)
 
 
 def test_no_photo_is_judged_by_a_confidence_fitted_to_it() -> None:
