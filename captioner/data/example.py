@@ -164,8 +164,9 @@ class Collector:
     def examples(self, names: Splits) -> list[list[Example]]:
         """The photos with captions of each split, None for all, in the order of adding.
 
-        names: of the splits, as `meant_split` gives them. `train` and `val` of a source without splits are drawn. Raises `UserError` for a refused
-        problem in these splits and if one has no photo.
+        names: as `meant_split` gives them; `train` and `val` of a source without splits are drawn.
+
+        Raises `UserError` for a refused problem in these splits and if one has no photo.
         """
         photos = self._photos.values()
         if not any(photo.split for photo in photos):

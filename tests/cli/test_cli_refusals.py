@@ -101,7 +101,7 @@ OTHERS = [
     ("export tiny-model text", "FOLDER text is a file, not a folder"),
     ("serve --port 0 --model tiny-model --batch-size 0", "batch size 0 is not at least 1"),
     (f"calibrate {MODEL} --json kept.json", "--json kept.json exists; --overwrite replaces it"),
-    ("calibrate default --format table --annotations mine.csv", "default is packaged or on the hub; give --out"),
+    ("calibrate default --format table --annotations mine.csv", "the hub; give --out FILE,"),
     ("serve --token-file text", "text should hold a token, without spaces in it"),
     ("serve --translator a --translator b", "two --translator are of one language; write TAG="),
     ("serve --allow-host a*b", "--allow-host a*b is not a name"),
