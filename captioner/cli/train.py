@@ -5,8 +5,10 @@ import json
 import os
 from pathlib import Path
 
+from captioner.cli import program
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
+from captioner.errors import reason_of
 from captioner.files import write_text
 
 
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
 
       torchrun --nproc-per-node 8 -m captioner train configs/coco_soft.yaml --out runs/coco
     """
-    from captioner.backends.export import write_graphs
+    from captioner.backends.export import add_graphs
     from captioner.devices import choose_device
     from captioner.runs.changes import encoder_changes
     from captioner.runs.read_recipe import read_any_recipe
@@ -91,8 +93,12 @@ def run(arguments: argparse.Namespace) -> None:
     model = train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
     if process_rank() == 0:
         print(f"writing graphs beside {model}, with which it needs no torch", flush=True)
-        if problem := write_graphs(model):
-            report(f"{model} needs torch: {problem}")
+        try:
+            add_graphs(model)
+        except Exception as error:  # Exporters raise many kinds; the model works without.
+            if program.is_interrupted:
+                raise
+            report(f"{model} needs torch: {reason_of(error)}")
 
 
 def run_runs(arguments: argparse.Namespace) -> int:
