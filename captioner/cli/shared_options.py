@@ -133,9 +133,12 @@ def add_data_set(add: Add, formats: Sequence[str], problems: str) -> None:
 
 
 def check_data_set(arguments: argparse.Namespace) -> None:
-    """Raise `UserError` unless the options name a data set."""
+    """Raise `UserError` unless the options name one data set."""
     if arguments.format != "shapes" and not arguments.annotations:
         raise UserError("give the data set: --annotations")
+    for name in ("annotations", "images", "split", "instances"):
+        if arguments.format == "shapes" and getattr(arguments, name, None):
+            raise UserError(f"--format shapes generates its pictures: leave out --{name}")
 
 
 def report_left_out(left_out: Mapping[str, str] | None, count: int) -> None:
