@@ -125,7 +125,7 @@ def run_runs(arguments: argparse.Namespace) -> int:
     return 2 if runs.problems else 0
 
 
-def run_features(arguments: argparse.Namespace) -> None:
+def run_features(arguments: argparse.Namespace) -> int:
     """Stores the annotation vectors of a config's photos: 200,704 bytes a photo of 224x224.
 
     Training does so by itself; do it beforehand to share a store among runs. A stopped extraction
@@ -136,9 +136,11 @@ def run_features(arguments: argparse.Namespace) -> None:
 
     Of a folder of photos, stores vectors by the packaged model's encoder, or that of
     --set start_from=MODEL. NumPy reads them: rows.npy (N, 196, 512) in float16, of the
-    images of record.json.
+    images of record.json; NaN of a photo that --set data.on_problem=skip leaves out.
 
       captioner features photos/ --out vectors         the store vectors/photos/
+
+    The exit code is 2 if a photo could not be read.
     """
     from captioner.devices import choose_device
     from captioner.runs.features import extract_features
@@ -149,4 +151,5 @@ def run_features(arguments: argparse.Namespace) -> None:
     if os.path.isdir(config):
         photos, changes = config, ["features.folder=features", *changes]
     with Processes(choose_device(arguments.device)) as processes:
-        extract_features(read_any_recipe(config, changes), processes, photos)
+        stores = extract_features(read_any_recipe(config, changes), processes, photos)
+    return 2 if any(store.unreadable for store in stores.values()) else 0
