@@ -114,8 +114,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             report(f"{photos} chose the epoch of this model: {advice}")
     model = load(folder, fast_device(arguments.device))
     left_out = dict[str, str]() if arguments.on_problem == "skip" else None
-    limit, batch_size = arguments.unsure_below, arguments.batch_size
-    scores = calibrate(model, by_split, limit, batch_size, left_out)
+    scores = calibrate(model, by_split, arguments.unsure_below, arguments.batch_size, left_out)
     shared.report_left_out(left_out, sum(map(len, validation)))
     assert model.confidence is not None  # Just fitted.
     save_confidence(model.confidence, folder, arguments.out)

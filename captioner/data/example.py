@@ -149,7 +149,7 @@ class Collector:
             return True
         if first.split != photo.split:  # A model must not be validated on its training data.
             both = f"{first.split or 'none'} and {photo.split or 'none'}"
-            self.problems.add("image in two splits", f"{photo.record}: {both}")
+            self.problems.add("duplicate image in another split", f"{photo.record}: {both}")
         elif first.path != photo.path:
             self.problems.add("duplicate image", f"{photo.record}, as {first.record}")
         return (first.split, first.path) == (photo.split, photo.path)

@@ -6,7 +6,6 @@ pictures of nothing, photos with shuffled pixels, whose captions have a share of
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -81,7 +80,15 @@ def calibrate(
     validation: photos that training did not use, by the name of their split. unsure_below: of
         `Confidence`. left_out: of `caption_examples`.
     """
-    observe = partial(_observe_all, captioner, validation, batch_size, left_out)
+    first = next(iter(validation.values()))
+    options: Figures = {"batch_size": batch_size, "left_out": left_out}
+
+    def observe() -> list[Observed]:
+        """Captions of each split, and of pictures of nothing, the last group."""
+        groups = [_observe(captioner, each, name, options) for name, each in validation.items()]
+        readable = [photo for photo in first if photo.name not in (left_out or ())]
+        return [*groups, _observe_nothing(captioner, readable)]
+
     captioner.confidence = None  # Else the result would depend on the one before.
     groups = observe()
     if captioner.search.truth_weight:
@@ -97,20 +104,6 @@ def calibrate(
     captioner.confidence = _fit(groups, unsure_below)
     splits = dict(zip(validation, found[:-1], strict=True))
     return CalibrationReport(splits, nothing_unsure=found[-1]["unsure"])
-
-
-def _observe_all(
-    captioner: Captioner,
-    validation: Mapping[str, Sequence[Example]],
-    batch_size: int,
-    left_out: dict[str, str] | None,
-) -> list[Observed]:
-    """Captions of each split, and of pictures of nothing, the last group."""
-    options = {"batch_size": batch_size, "left_out": left_out}
-    groups = [_observe(captioner, photos, name, options) for name, photos in validation.items()]
-    first = next(iter(validation.values()))
-    readable = [photo for photo in first if photo.name not in (left_out or ())]
-    return [*groups, _observe_nothing(captioner, readable)]
 
 
 def _observe(

@@ -51,7 +51,7 @@ def test_a_folder_of_coco_has_a_file_a_split(tmp_path: Path) -> None:
     train, val = read_splits("coco", tmp_path, None, splits, Problems("skip"), check_files=False)
     assert [each.image_id for each in train] == [42, 7]
     assert [each.image_id for each in val] == [8]
-    fault = r"1 image in two splits \(image 42: train and val\)"
+    fault = r"1 duplicate image in another split \(image 42: train and val\)"
     refuses(fault, read_splits, "coco", tmp_path, None, splits, Problems(), check_files=False)
 
 
