@@ -112,7 +112,7 @@ def own_folder(name: str) -> Path:
     """A model's folder that may be written to; refuses packaged and downloaded ones."""
     folder = model_folder(name)
     if name in packaged_models() or is_address(name):
-        raise UserError(f"{name} is packaged or on the hub; give a copy of {folder}")
+        raise UserError(f"{name} is packaged or on the hub; give --out FILE, or a copy of {folder}")
     check_writable("MODEL", folder)
     return folder
 

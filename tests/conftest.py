@@ -93,7 +93,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def no_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training in this process writes no graphs, which takes ten seconds: tests/onnx does."""
     with suppress(ImportError):  # Without torch nothing is trained.
-        monkeypatch.setattr("captioner.backends.export.write_graphs", lambda folder: None)
+        monkeypatch.setattr("captioner.backends.export.add_graphs", lambda folder: None)
 
 
 @pytest.fixture

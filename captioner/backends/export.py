@@ -82,15 +82,6 @@ def add_graphs(folder: Path) -> None:
             write_bytes(files / name, _content(name, graph))
 
 
-def write_graphs(folder: Path) -> str:
-    """`add_graphs` to a trained model; returns why that is not possible, or ""."""
-    try:
-        add_graphs(folder)
-    except Exception as error:  # Exporters raise many kinds; the model works without.
-        return (str(error) or repr(error)).splitlines()[0]
-    return ""
-
-
 def captioner_graphs(model: TorchCaptions, precision: Precision = "float32") -> dict[str, bytes]:
     """The files, by name, of graphs that hold the weights of a captioner."""
     files = {}

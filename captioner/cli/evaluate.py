@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     The exit code is 2 if a photo or record was skipped.
     """
-    _check_outputs(arguments, ("--save-results", arguments.save_results))
+    _check_options(arguments, ("--save-results", arguments.save_results))
     shared.check_data_set(arguments)
 
     from captioner.evaluation.score import Scorer, score_model
@@ -111,7 +111,7 @@ def run_score(arguments: argparse.Namespace) -> int:
 
     CIDEr-D of one photo needs --document-frequency, a file of more captions.
     """
-    _check_outputs(arguments)
+    _check_options(arguments)
 
     from captioner.evaluation.score import Scorer, score_results
 
@@ -129,11 +129,11 @@ def run_maps(arguments: argparse.Namespace) -> int:
       captioner maps default --images photos/
       captioner maps runs/shapes/model --format shapes --csv words.csv
     """
-    _check_outputs(arguments)
+    _check_options(arguments)
     if arguments.format or arguments.annotations or not arguments.images:
         shared.check_data_set(arguments)
-    elif arguments.instances:  # They name photos as there.
-        raise UserError("--instances needs the photos as a data set: give --annotations")
+    elif arguments.instances or arguments.split:  # They name photos as there.
+        raise UserError("--instances and --split need a data set: give --annotations")
 
     from captioner.data.instances import CocoInstances, read_synonyms
     from captioner.evaluation.maps import score_maps
@@ -152,7 +152,9 @@ def run_maps(arguments: argparse.Namespace) -> int:
     return _score_photos(arguments, score)
 
 
-def _check_outputs(arguments: argparse.Namespace, *more: tuple[str, str | None]) -> None:
+def _check_options(arguments: argparse.Namespace, *more: tuple[str, str | None]) -> None:
+    if getattr(arguments, "synonyms", None) and not arguments.instances:
+        raise UserError("--synonyms needs the things that they are words for: give --instances")
     files = [("--json", arguments.json), ("--csv", arguments.csv), *more]
     shared.check_outputs(files, arguments.overwrite)
 
@@ -170,15 +172,11 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Scores]) -
     photos, generated = _read_photos(arguments, model.preprocessing.size, problems)
     for sentence in problems.sentences:
         report(sentence)
-    left_out: dict[str, str] = {}
     options: dict[str, Any] = {"search": shared.search_options(arguments, model.search)}
-    if arguments.on_problem == "skip":
-        options["left_out"] = left_out
-    scores = score(model, photos, generated, batch_size=arguments.batch_size, **options)
-    for reason in left_out.values():
-        report(reason)
-    if left_out:
-        report(f"{len(left_out):,} of {len(photos):,} photos could not be read and do not count")
+    left_out = dict[str, str]() if arguments.on_problem == "skip" else None
+    options |= {"batch_size": arguments.batch_size, "left_out": left_out}
+    scores = score(model, photos, generated, **options)
+    shared.report_left_out(left_out, len(photos))
     shared.write_scores(scores, arguments.json, arguments.csv)
     return 2 if left_out or len(problems) else 0
 

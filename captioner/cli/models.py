@@ -33,8 +33,8 @@ def add_commands(commands: shared.Commands) -> None:
     parser, add = shared.add_parser(commands, run_calibrate, usage, summary)
     add("model", "MODEL", "a model folder, which is written to; with --out any model")
     shared.add_data_set(add, shared.FILE_FORMATS, "records that cannot be used")
-    add("--split", "SPLIT", "of validation photos (default: val)", nargs="+", default=["val"])
-    add("--training-split", "SPLIT", "of training photos, left out of validation", default="train")
+    about = "of photos that training did not use (default: val; without a SPLIT, all photos)"
+    add("--split", "SPLIT", about, nargs="*", default=["val"])
     add = shared.add_group(parser, "confidence")
     add("--unsure-below", "X", "limit of a low confidence", default=0.25)
     add("--out", "FILE", "write the confidence there, for --calibration, not into MODEL")
@@ -78,7 +78,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     The confidence is fitted to the validation photos, measured on each split by
     two-fold cross-validation, and written to the model folder. That of a model of
     transformers, and of any other with --out, goes to a file: give it back by
-    --calibration FILE. It is tied to the model's weights or commit.
+    --calibration FILE. It is tied to the model's weights or commit. The exit code is as
+    of `evaluate`.
     """
     if not 0 <= arguments.unsure_below <= 1:
         raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
@@ -99,14 +100,11 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     from captioner.runs.caption_scores import RESULTS
 
     problems = Problems(arguments.on_problem)
-    splits = [arguments.training_split, *arguments.split]
-    examples = read_splits(
-        arguments.format, arguments.annotations, arguments.images, splits, problems
-    )
-    training, validation = examples[0], examples[1:]
+    annotations, splits = arguments.annotations, arguments.split or [None]
+    validation = read_splits(arguments.format, annotations, arguments.images, splits, problems)
     for sentence in problems.sentences:
         report(sentence)
-    by_split = dict(zip(arguments.split, validation, strict=True))
+    by_split = dict(zip(arguments.split or ["all"], validation, strict=True))
     results = folder.parent / RESULTS  # In a run: the photos that chose the epoch.
     if folder.name == MODEL and results.is_file():
         names = {photo.name for photos in validation for photo in photos}
@@ -115,13 +113,16 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             advice = "its confidence may be too high; give photos that training did not use"
             report(f"{photos} chose the epoch of this model: {advice}")
     model = load(folder, fast_device(arguments.device))
-    limit, batch_size = arguments.unsure_below, arguments.batch_size
-    scores = calibrate(model, training, by_split, limit, batch_size)
+    left_out = dict[str, str]() if arguments.on_problem == "skip" else None
+    scores = calibrate(model, by_split, arguments.unsure_below, arguments.batch_size, left_out)
+    shared.report_left_out(left_out, sum(map(len, validation)))
     assert model.confidence is not None  # Just fitted.
     save_confidence(model.confidence, folder, arguments.out)
     shared.write_scores(scores, arguments.json)
     print(f"written into {arguments.out or folder}", flush=True)
-    return 2 if len(problems) else 0
+    if model.search.truth_weight:
+        report("its word confidences choose other captions now (truth_weight): score them anew")
+    return 2 if left_out or len(problems) else 0
 
 
 def run_export(arguments: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 import argparse
 import inspect
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -133,9 +133,20 @@ def add_data_set(add: Add, formats: Sequence[str], problems: str) -> None:
 
 
 def check_data_set(arguments: argparse.Namespace) -> None:
-    """Raise `UserError` unless the options name a data set."""
+    """Raise `UserError` unless the options name one data set."""
     if arguments.format != "shapes" and not arguments.annotations:
         raise UserError("give the data set: --annotations")
+    for name in ("annotations", "images", "split", "instances"):
+        if arguments.format == "shapes" and getattr(arguments, name, None):
+            raise UserError(f"--format shapes generates its pictures: leave out --{name}")
+
+
+def report_left_out(left_out: Mapping[str, str] | None, count: int) -> None:
+    """Report which of `count` photos could not be read, and why."""
+    if left_out:
+        for reason in left_out.values():
+            report(reason)
+        report(f"{len(left_out):,} of {count:,} photos could not be read and do not count")
 
 
 def add_machine(

@@ -5,8 +5,10 @@ import json
 import os
 from pathlib import Path
 
+from captioner.cli import program
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
+from captioner.errors import reason_of
 from captioner.files import write_text
 
 
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
 
       torchrun --nproc-per-node 8 -m captioner train configs/coco_soft.yaml --out runs/coco
     """
-    from captioner.backends.export import write_graphs
+    from captioner.backends.export import add_graphs
     from captioner.devices import choose_device
     from captioner.runs.changes import encoder_changes
     from captioner.runs.read_recipe import read_any_recipe
@@ -91,8 +93,12 @@ def run(arguments: argparse.Namespace) -> None:
     model = train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
     if process_rank() == 0:
         print(f"writing graphs beside {model}, with which it needs no torch", flush=True)
-        if problem := write_graphs(model):
-            report(f"{model} needs torch: {problem}")
+        try:
+            add_graphs(model)
+        except Exception as error:  # Exporters raise many kinds; the model works without.
+            if program.is_interrupted:
+                raise
+            report(f"{model} needs torch: {reason_of(error)}")
 
 
 def run_runs(arguments: argparse.Namespace) -> int:
@@ -119,7 +125,7 @@ def run_runs(arguments: argparse.Namespace) -> int:
     return 2 if runs.problems else 0
 
 
-def run_features(arguments: argparse.Namespace) -> None:
+def run_features(arguments: argparse.Namespace) -> int:
     """Stores the annotation vectors of a config's photos: 200,704 bytes a photo of 224x224.
 
     Training does so by itself; do it beforehand to share a store among runs. A stopped extraction
@@ -130,9 +136,11 @@ def run_features(arguments: argparse.Namespace) -> None:
 
     Of a folder of photos, stores vectors by the packaged model's encoder, or that of
     --set start_from=MODEL. NumPy reads them: rows.npy (N, 196, 512) in float16, of the
-    images of record.json.
+    images of record.json; NaN of a photo that --set data.on_problem=skip leaves out.
 
       captioner features photos/ --out vectors         the store vectors/photos/
+
+    The exit code is 2 if a photo could not be read.
     """
     from captioner.devices import choose_device
     from captioner.runs.features import extract_features
@@ -143,4 +151,5 @@ def run_features(arguments: argparse.Namespace) -> None:
     if os.path.isdir(config):
         photos, changes = config, ["features.folder=features", *changes]
     with Processes(choose_device(arguments.device)) as processes:
-        extract_features(read_any_recipe(config, changes), processes, photos)
+        stores = extract_features(read_any_recipe(config, changes), processes, photos)
+    return 2 if any(store.unreadable for store in stores.values()) else 0

@@ -35,7 +35,7 @@ SPLIT_OF |= dict.fromkeys(("val", "validation", "valid", "dev"), VALIDATION)
 """The split that a folder's or row's name means, as people and Hugging Face's datasets name it."""
 
 
-def _meant(split: str | None) -> str | None:
+def meant_split(split: str | None) -> str | None:
     """The split that a name means: "validation" and "dev" are "val"."""
     return split and SPLIT_OF.get(f"{split}".lower(), split)
 
@@ -143,13 +143,13 @@ class Collector:
 
     def add(self, photo: SourcePhoto) -> bool:
         """Add a photo; False, and a problem, if another one of its id was added before."""
-        photo.split = _meant(photo.split)
+        photo.split = meant_split(photo.split)
         first = self._photos.setdefault(str(photo.image_id), photo)
         if first is photo:
             return True
         if first.split != photo.split:  # A model must not be validated on its training data.
             both = f"{first.split or 'none'} and {photo.split or 'none'}"
-            self.problems.add("image in two splits", f"{photo.record}: {both}")
+            self.problems.add("duplicate image in another split", f"{photo.record}: {both}")
         elif first.path != photo.path:
             self.problems.add("duplicate image", f"{photo.record}, as {first.record}")
         return (first.split, first.path) == (photo.split, photo.path)
@@ -161,13 +161,14 @@ class Collector:
         else:
             self.problems.add("caption without an image", f"{record} of image {image_id}")
 
-    def examples(self, splits: Splits) -> list[list[Example]]:
+    def examples(self, names: Splits) -> list[list[Example]]:
         """The photos with captions of each split, None for all, in the order of adding.
 
-        `train` and `val` of a source without splits are drawn. Raises `UserError` for a refused
-        problem in these splits and if one has no photo.
+        names: as `meant_split` gives them; `train` and `val` of a source without splits are drawn.
+
+        Raises `UserError` for a refused problem in these splits and if one has no photo.
         """
-        photos, names = self._photos.values(), [*map(_meant, splits)]
+        photos = self._photos.values()
         if not any(photo.split for photo in photos):
             if not self.problems.draws_splits:
                 for photo in photos:

@@ -23,12 +23,12 @@ from typing_extensions import NotRequired, TypedDict
 from captioner.data import table
 from captioner.data.example import (
     TRAIN,
-    VALIDATION,
     Collector,
     Example,
     Problems,
     SourcePhoto,
     Splits,
+    meant_split,
 )
 from captioner.errors import UserError
 from captioner.files import existing_path, read_json, read_text
@@ -73,7 +73,7 @@ def read_splits(
 
     format: None for that of `format_of`, else coco. images: the folder of the photos; by default
         that of the annotations. check_files: whether the photos must exist.
-    splits: as for `Collector.examples`.
+    splits: as for `Collector.examples`, by any of their names.
     """
     file = Path(annotations)
     own_folder = file if os.path.isdir(file) else file.parent
@@ -84,8 +84,9 @@ def read_splits(
         raise UserError(f"{file} is not recognised as captions: they are {table.KNOWN}")
     given = None if images is None else Path(images)
     collector = Collector(Problems() if problems is None else problems, check_files, given)
-    READERS[file_format or "coco"](file, given or own_folder, splits, collector)
-    return collector.examples(splits)
+    names = [*map(meant_split, splits)]
+    READERS[file_format or "coco"](file, given or own_folder, names, collector)
+    return collector.examples(names)
 
 
 class _Image(TypedDict):
@@ -143,9 +144,10 @@ def _split_of(file: Path, splits: Splits) -> str | None:
     """The split of all photos in a file of COCO; None if splits are drawn or none is wanted."""
     named = _SPLIT.findall(file.name)
     split = splits[0]
-    if len(splits) > 1 or split is None or (not named and split in (TRAIN, VALIDATION)):
+    if len(splits) > 1 or split is None or not named:
         return None
-    if named and not any(name.startswith(split) or split.startswith(name) for name in named):
+    are_alike = (name.startswith(split) or split.startswith(name) for name in named)
+    if not (_SPLIT.fullmatch(split) and any(are_alike)):
         raise UserError(f"caption file {file} is of the split {named[0]!r}, not {split!r}")
     return split
 

@@ -68,26 +68,33 @@ class CalibrationReport(Scores):
 
 def calibrate(
     captioner: Captioner,
-    training: Sequence[Example],
     validation: Mapping[str, Sequence[Example]],
     unsure_below: float = 0.25,
     batch_size: int = 50,
+    left_out: dict[str, str] | None = None,
 ) -> CalibrationReport:
     """Fit a captioner's confidence to all splits together, set it, and measure it by split.
 
-    training: photos the model was trained on, which cannot be validation photos.
-    validation: other photos, by the name of their split. unsure_below: of `Confidence`.
+    With `truth_weight` the confidence that is set chooses other captions than it was measured on.
+
+    validation: photos that training did not use, by the name of their split. unsure_below: of
+        `Confidence`. left_out: of `caption_examples`.
     """
-    for name, examples in validation.items():
-        if shared := {photo.name for photo in examples} & {photo.name for photo in training}:
-            photos = f"{counted(len(shared), 'photo')} with training, {min(shared)!r} among them"
-            raise UserError(f"{name} shares {photos}")
-    groups = _observe_all(captioner, validation, batch_size)
-    has_words = captioner.confidence is not None and captioner.confidence.words is not None
-    if captioner.search.truth_weight and not has_words:
+    first = next(iter(validation.values()))
+    options: Figures = {"batch_size": batch_size, "left_out": left_out}
+
+    def observe() -> list[Observed]:
+        """Captions of each split, and of pictures of nothing, the last group."""
+        groups = [_observe(captioner, each, name, options) for name, each in validation.items()]
+        readable = [photo for photo in first if photo.name not in (left_out or ())]
+        return [*groups, _observe_nothing(captioner, readable)]
+
+    captioner.confidence = None  # Else the result would depend on the one before.
+    groups = observe()
+    if captioner.search.truth_weight:
         # Word confidences choose the captions that a confidence is fitted to.
         captioner.confidence = _fit(groups, unsure_below)
-        groups = _observe_all(captioner, validation, batch_size)
+        groups = observe()
     generator = np.random.default_rng(0)
     shuffled = [[group[row] for row in generator.permutation(len(group))] for group in groups]
     of_first = _fit([group[::2] for group in shuffled], unsure_below)
@@ -99,19 +106,11 @@ def calibrate(
     return CalibrationReport(splits, nothing_unsure=found[-1]["unsure"])
 
 
-def _observe_all(
-    captioner: Captioner, validation: Mapping[str, Sequence[Example]], batch_size: int
-) -> list[Observed]:
-    """Captions of each split, and of pictures of nothing, the last group."""
-    groups = [_observe(captioner, photos, name, batch_size) for name, photos in validation.items()]
-    return [*groups, _observe_nothing(captioner, next(iter(validation.values())))]
-
-
 def _observe(
-    captioner: Captioner, examples: Sequence[Example], name: str, batch_size: int
+    captioner: Captioner, examples: Sequence[Example], name: str, options: Figures
 ) -> Observed:
     """Captions of a split; those without a content word are left out."""
-    pairs = caption_examples(captioner, examples, batch_size=batch_size, shown_as=name)
+    pairs = caption_examples(captioner, examples, shown_as=name, **options)
     photos, captions = zip(*pairs, strict=True)
     corpus = Corpus([caption.words for caption in captions], [photo.words for photo in photos])
     shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word

@@ -174,7 +174,7 @@ class Scorer:
     document_frequency: File | None = None  # Captions in which CIDEr-D counts; None: references.
     confidence: float | None = None  # Share that intervals hold; None for no intervals.
     against: File | None = None  # A results file of another system, to compare with.
-    training: File | None = None  # Its captions; of its split `train`, if it has splits.
+    training: File | None = None  # Its captions: of its split `train`, else of all.
     format: str | None = None  # Format of all files of captions; None: found for each file.
     instances: Sequence[File] = ()  # COCO's instances, to find hallucinated things.
     synonyms: File | None = None  # The word list for them; None for the packaged one.
@@ -202,8 +202,8 @@ class Scorer:
         if self.training is not None:
             file_format = self.format or format_of(Path(self.training)) or "coco"
             split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
-            training = chain.from_iterable(each.words for each in self.read(self.training, split))
-
+            seen = self.read(self.training, split, draws_splits=False)
+            training = chain.from_iterable(example.words for example in seen)
         options: Figures = {"document_frequency": frequency, "metrics": self.metrics}
         texts, names = list(captions.values()), list(captions)
         scores = evaluate_captions(texts, references, images=names, **options)
@@ -233,9 +233,9 @@ class Scorer:
             details |= {"confidence": confidence, "too_few_images": len(captions) < FEW_IMAGES}
         return scores
 
-    def read(self, file: File, split: str | None) -> list[Example]:
+    def read(self, file: File, split: str | None, draws_splits: bool = True) -> list[Example]:
         """The images and captions of a file in `format`; no photo needs to exist."""
-        self.problems.append(Problems(self.on_problem))
+        self.problems.append(Problems(self.on_problem, draws_splits=draws_splits))
         problems = self.problems[-1]
         return read_splits(self.format, file, None, [split], problems, check_files=False)[0]
 
@@ -319,7 +319,7 @@ def caption_examples(
                 captioned += 1
                 yield example, item
             elif left_out is None:
-                raise UserError(item.reason)
+                raise UserError(f"{item.reason} (--on-problem skip leaves it out)")
             else:
                 left_out[item.name] = item.reason
     if not captioned:

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from captioner.data.parallel import read_rows
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_errors
 from captioner.evaluation import Figures, Scores
 from captioner.evaluation.corpus import Metric, compare, confidence_intervals, scores_by_name
 from captioner.evaluation.score import Scorer, score_results
@@ -39,7 +39,8 @@ class Run:
 
     def __post_init__(self) -> None:
         try:
-            self._read_log()
+            with refuse_errors(f"run log {self.folder / LOG} cannot be used"):
+                self._read_log()
             self._score()
         except UserError as error:
             self.problem = f"{error}"
@@ -51,6 +52,8 @@ class Run:
         score = self.config.get("validation.score", "score")
         records = read_log(self.folder)
         best = best_record(records, score)
+        if not best:
+            raise UserError(f"run log {self.folder / LOG} has no validation by {score} yet")
         self.figures = {name: best.get(name) for name in ("epoch", score, "perplexity")}
         seconds = sum(record.get("total_seconds", 0) for record in records)
         self.figures["minutes"] = seconds / 60

@@ -110,6 +110,7 @@ def _fill(
         for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
             pixels = pixels.to(processes.device, non_blocking=True)
             vectors = encoder.encode(recipe.preprocessing.normalise(pixels))
+            vectors[[row in unreadable for row in rows]] = torch.nan
             writer.write(rows, vectors, unreadable)
             progress.update(len(rows))
 

@@ -3,8 +3,8 @@
 A store is a folder:
 
 - `record.json`: which photos, and the encoder and preprocessing that made their vectors;
-- `rows.npy`: the vectors, (N, L, D) float16, a row a photo; behind them, in a store with mirrored
-  photos, as many rows again;
+- `rows.npy`: the vectors, (N, L, D) float16, a row a photo, NaN of one that could not be read;
+  behind them, in a store with mirrored photos, as many rows again;
 - `states.json`: of each photo when it was encoded, to notice changes;
 - `done-0.bin`, `done-1.bin`, ...: a file for each process that writes, with a byte for each row.
 

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import CAPTION, Output, Patch, confidence_weights, make_captioner, save_photo
+from samples import (
+    CAPTION,
+    Output,
+    Patch,
+    change_config,
+    confidence_weights,
+    make_captioner,
+    save_photo,
+)
 
 from captioner.caption.caption import Caption
 from captioner.caption.confidence import Confidence, WordWeights
@@ -22,10 +30,9 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """The current folder, with the tiny model and a table of photos."""
     monkeypatch.chdir(tmp_path)
     rows = ["image,caption,split"]
-    for number in range(80):
+    for number in range(40):
         photo = save_photo(Path("photos", f"{number}.png"), number)
-        split = "val" if number % 2 else "train"
-        rows.append(f"{photo},a brown dog runs on water,{split}")
+        rows.append(f"{photo},a brown dog runs on water,val")
     Path("captions.csv").write_text("\n".join(rows))
     return tmp_path
 
@@ -64,14 +71,19 @@ def test_lines_and_records_say_which_captions_are_not_sure(folder: Path, capsys:
     assert capsys.readouterr() == (f"not sure, {low['confidence']:.2f}\n", "")
 
 
-def test_photos_that_chose_the_epoch_are_reported(folder: Path, capsys: Output) -> None:
+def test_what_speaks_against_a_calibration_is_reported(folder: Path, capsys: Output) -> None:
+    """Photos that chose the epoch, one that cannot be read, captions that change."""
     Path("run").mkdir()
     Path("tiny-model").rename("run/model")
+    change_config(Path("run/model"), lambda config: config["search"].update(truth_weight=1))
+    Path("photos/0.png").write_bytes(b"no photo")
     photos = {f"photos/{number}.png": "a dog" for number in (1, 2, 3)}
     write_results(Path("run/results.json"), photos)
-    assert main(["calibrate", "run", *COMMAND[2:]]) == 0
-    said = "2 photos of val chose the epoch of this model: its confidence may be too high"
-    assert said in capsys.readouterr().err
+    assert main(["calibrate", "run", *COMMAND[2:], "--split", "--on-problem", "skip"]) == 2
+    errors = capsys.readouterr().err
+    assert "3 photos of all chose the epoch of this model: its confidence may be too" in errors
+    assert "1 of 40 photos could not be read and do not count" in errors
+    assert errors.endswith("choose other captions now (truth_weight): score them anew\n")
 
 
 @pytest.mark.parametrize("options", [[], ["--cautious"]])

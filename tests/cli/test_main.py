@@ -94,9 +94,9 @@ def test_an_error_is_a_sentence(error: BaseException, code: int, said: str, caps
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("error", [ValueError, UserError])
 def test_an_interrupt_that_a_library_turns_into_an_error(
-    number: signal.Signals, error: type[Exception], capsys: Output
+    number: signal.Signals, error: type[Exception], monkeypatch: Patch, capsys: Output
 ) -> None:
-    def load_weights() -> None:
+    def load_weights(*_: object) -> None:
         try:
             signal.raise_signal(number)
         except KeyboardInterrupt:
@@ -106,6 +106,11 @@ def test_an_interrupt_that_a_library_turns_into_an_error(
     assert run_program(load_weights, "name") == 130
     assert capsys.readouterr().err == "name: interrupted\n"
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+    for place in ("runs.read_recipe.read_any_recipe", "runs.run.train_run"):
+        monkeypatch.setattr(f"captioner.{place}", Mock())
+    monkeypatch.setattr("captioner.backends.export.add_graphs", load_weights)
+    assert main(["train", "x.yaml"]) == 130
+    assert capsys.readouterr().err == "captioner: interrupted\n"  # Not that it needs torch.
 
 
 def test_output_to_a_file_is_utf_8() -> None:

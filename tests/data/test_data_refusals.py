@@ -90,6 +90,8 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
         ("karpathy", "k.json", UNSAID, r"sentences\[0\]\.raw"),
         ("instances", "i.json", changed("instances", "annotations", bbox=[0]), r"\[0\]\.bbox"),
         ("coco val", "captions_train2017.json", COCO, "of the split 'train2017', not 'val'$"),
+        ("coco v", "captions_val2017.json", COCO, "of the split 'val2017', not 'v'$"),
+        ("coco vall", "c.json", COCO, "in split 'vall'; its splits: none$"),
         ("coco", "folder", None, "the split to read must be named"),
         ("coco val", "folder", None, "annotations/captions_val.json does not exist$"),
         (" ", "t.json", "{", r"t\.json is not valid JSON \(.*\)$"),

@@ -38,7 +38,7 @@ def test_the_layouts_of_coco_are_found_from_their_root(tmp_path: Path, year: int
     assert [image.source for image in images] == [folder / name for name in names]
     for folder in (tmp_path, file.parent):
         assert read("coco", folder, tmp_path, split=f"val{year}")[0] == images
-    assert read("coco", file, tmp_path, split="val")[0] == images
+    assert read("coco", file, tmp_path, split="validation")[0] == images
 
 
 def test_a_folder_of_coco_has_a_file_a_split(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_folder_of_coco_has_a_file_a_split(tmp_path: Path) -> None:
     train, val = read_splits("coco", tmp_path, None, splits, Problems("skip"), check_files=False)
     assert [each.image_id for each in train] == [42, 7]
     assert [each.image_id for each in val] == [8]
-    fault = r"1 image in two splits \(image 42: train and val\)"
+    fault = r"1 duplicate image in another split \(image 42: train and val\)"
     refuses(fault, read_splits, "coco", tmp_path, None, splits, Problems(), check_files=False)
 
 
@@ -63,8 +63,9 @@ def test_the_photos_drawn_from_coco_stay_the_same(tmp_path: Path) -> None:
         value["annotations"].append({"id": number, "image_id": number, "caption": "A cat."})
     file = write_json(tmp_path / "captions.json", value)
     (tmp_path / "train2017").mkdir()
-    _, drawn = read_splits("coco", file, tmp_path, ["train", "val"], Problems(), check_files=False)
-    assert [each.image_id for each in drawn] == [1, 2, 11, 15, 16]
+    for splits in (["train", "val"], ["dev"]):
+        *_, drawn = read_splits("coco", file, tmp_path, splits, Problems(), check_files=False)
+        assert [each.image_id for each in drawn] == [1, 2, 11, 15, 16]
 
 
 def test_problems_of_coco_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_captions_of_flickr_are_in_the_order_of_the_file_or_of_a_list(tmp_path: 
     assert captions(images) == list(expected.items())
     assert images[0].source == tmp_path / "b.jpg"
     file.write_text("\n".join([*lines, "absent.jpg#0\tthree"]), encoding="utf-8")
-    for split, name in (*zip(("train", "val", "test"), LISTS, strict=True), ("val", "val.txt")):
+    for split, name in (*zip(("train", "dev", "test"), LISTS, strict=True), ("val", "val.txt")):
         (tmp_path / name).write_text("a.jpg\r\n\nb.jpg\n")
         for chosen in (split, tmp_path / name):
             images = read("flickr8k", file, tmp_path, chosen)[0]

@@ -83,7 +83,7 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
         "row without as many cells as the header, by ',' without quotes": ["line 4", "line 7"],
         'row without text in its "image"': ["line 5"],
         "image without a split": ["image gone.jpg (line 9)"],
-        "image in two splits": ["image a.jpg (line 6): train and val"],
+        "duplicate image in another split": ["image a.jpg (line 6): train and val"],
         "empty caption": ["line 10"],
     }
 

@@ -20,7 +20,7 @@ def examples(first: int, count: int, caption: str = "a brown dog runs") -> list[
 def test_a_model_gets_its_confidence() -> None:
     model = make_captioner()
     validation = {"dogs": examples(100, 21), "men": examples(200, 11, "two men")}
-    report = calibrate(model, examples(0, 24), validation)
+    report = calibrate(model, validation)
     assert model.confidence is not None
     splits = json.loads(json.dumps(report.to_dict()))["splits"]
     assert {name: found["photos"] for name, found in splits.items()} == {"dogs": 21, "men": 11}
@@ -48,17 +48,18 @@ def test_a_model_gets_its_confidence() -> None:
 
 
 def test_word_confidences_that_choose_captions_are_fitted_first() -> None:
-    """A search that weighs truth needs them: captions are chosen and fitted twice."""
+    """A search that weighs truth needs them: captions are chosen and fitted twice, and a
+    confidence of before plays no part."""
     photos = [*examples(100, 10, "red water"), *examples(110, 10, "two dogs")]
 
     def fitted(*truth_weights: float) -> Confidence | None:
         model = make_captioner()
         for weight in truth_weights:
             model.search = model.search.replace(truth_weight=weight)
-            calibrate(model, [], {"all": photos})
+            calibrate(model, {"all": photos})
         return model.confidence
 
-    assert fitted(9.0) == fitted(0.0, 9.0) != fitted(0.0)
+    assert fitted(9.0) == fitted(9.0, 9.0) == fitted(0.0, 9.0) != fitted(0.0)
 
 
 def test_no_photo_is_judged_by_a_confidence_fitted_to_it() -> None:
@@ -68,7 +69,7 @@ def test_no_photo_is_judged_by_a_confidence_fitted_to_it() -> None:
     def fifths(*true: int) -> np.ndarray[Any, Any]:
         texts = [caption.text if number in true else "zebra" for number in range(10)]
         photos = [Example(f"{n}.jpg", photo(100), (text,)) for n, text in enumerate(texts)]
-        found = calibrate(make_captioner(), [], {"all": photos}).splits["all"]["fifths"]
+        found = calibrate(make_captioner(), {"all": photos}).splits["all"]["fifths"]
         return np.array([[fifth["expected"], fifth["observed"]] for fifth in found])
 
     before = fifths(0, 2, 4, 6, 8)

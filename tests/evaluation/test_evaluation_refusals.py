@@ -23,8 +23,7 @@ from captioner.evaluation.score import Scorer, evaluate_captions, read_results, 
 from captioner.evaluation.translations import evaluate_translations
 
 ALONE = [Metric.mean("x", np.array([0.5]))]
-EXAMPLES = [Example(f"{n}.jpg", photo(n), ("a dog",)) for n in range(107)]
-CALIBRATED = partial(calibrate, make_captioner(), EXAMPLES[:24])
+EXAMPLES = [Example(f"{n}.jpg", photo(n), ("a dog",)) for n in range(7)]
 ONE = '{"image_id": 1, "caption": "a"}'
 NO_STRINGS = "image 0 needs a caption and a list of references, of strings"
 
@@ -48,8 +47,7 @@ def scored(captions: Any, references: Any, metric: str = "BLEU") -> Callable[[],
         (partial(compare, ALONE, ALONE), "a single image"),
         (partial(DocumentFrequency.from_references, [[["a"]]]), "at least 2 images, not 1"),
         (partial(map_spread, [np.empty((0, 2, 4))]), "not one caption has a word"),
-        (partial(CALIBRATED, {"val": EXAMPLES[100:]}), "8 captions .* for val, of 7 photos"),
-        (partial(CALIBRATED, {"val": EXAMPLES[20:40]}), "val shares 4 photos .*, '20.jpg' among"),
+        (partial(calibrate, make_captioner(), {"val": EXAMPLES}), "8 capt.* for val, of 7 photos"),
     ],
 )
 def test_scores_that_cannot_be_computed_are_refused(

@@ -176,8 +176,10 @@ def test_an_empty_reference_is_left_out_on_request(results: Path, tmp_path: Path
 
 def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,caption,split\na.png,a dog runs,val\nb,a horse,train\n")
+    (tmp_path / "u.csv").write_text("image,caption\na,One\nb,a horse\nc,Two\nd,Three\n")
+    tables = [(tmp_path / name, None) for name in ("t.csv", "u.csv")]  # No split is drawn.
     coco = write_captions(tmp_path / "captions_val2014.json", {70: ["A dog runs!", "a dog"]})
-    for training, name in ((tmp_path / "t.csv", None), (coco, "coco"), (coco, None)):
+    for training, name in (*tables, (coco, "coco"), (coco, None)):
         scores = score.score_results(results, references, Scorer(training=training, format=name))
         assert scores.details["diversity"]["seen_in_training"] == 1 / 4
 

@@ -157,7 +157,8 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(config: Config, tmp_
     # So is one of an encoder that is trained, by the step that reads it.
     with pytest.raises(UserError, match=r"2\.png"):
         train_run(recipe_of(config, encoder={"train": True}), tmp_path / "trained")
-    train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "skipped")
+    model = train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "skipped")
+    assert "\n- left out: 1 photo that could not be read\n" in (model / "README.md").read_text()
     photo.write_bytes(good)  # Repaired, the refused run goes on with what it had.
     train_run(recipe_of(config), tmp_path / "refused", resume=True)
 

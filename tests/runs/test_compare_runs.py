@@ -121,8 +121,14 @@ def test_a_folder_without_a_run_is_named(capsys: Output, refused: Any) -> None:
     assert printed.err == "".join(f"captioner: {name}: {needs}\n" for name in nothing)
     sentence = refused(["runs", "runs", "--against", "nowhere"])
     assert "--against nowhere is no run to compare with: config of the run nowhere" in sentence
+    for damage in ({"total_seconds": None}, {"CIDEr-D": None}):
+        record = {"epoch": 2, "step": 2, "CIDEr-D": 0.7, **damage}
+        with Path("runs/plain/log.jsonl").open("a") as log:
+            log.write(json.dumps(record) + "\n")
+        (row,) = compare_runs(["runs/plain"]).runs
+        assert row["note"].startswith(f"run log {Path('runs/plain/log.jsonl')} cannot be used (")
     Path("runs/plain/config.json").write_text("[]")
-    assert compare_runs(["runs/plain"]).runs[0]["run"]
+    assert compare_runs(["runs/plain"]).runs[0]["note"].endswith("has no validation by score yet")
 
 
 def test_runs_of_translators_are_compared(tmp_path: Path, monkeypatch: Patch) -> None:
