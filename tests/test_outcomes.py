@@ -52,9 +52,7 @@ def test_one_batch_takes_all_cores_and_workers_get_the_same_share() -> None:
     assert share_out(2, 33, 16, MOST_WORKERS) == (2, 9)
 
 
-def test_the_time_left_is_not_that_of_the_first_of_a_batch(
-    monkeypatch: Patch, capsys: Output
-) -> None:
+def test_the_time_left_is_not_of_the_first_of_a_batch(monkeypatch: Patch, capsys: Output) -> None:
     clock = [100.0]
     monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
 

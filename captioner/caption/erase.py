@@ -105,9 +105,8 @@ def erased_words(
     def without(places: Places) -> Image.Image:
         mask = Image.new("L", photo.size)
         cells = Image.fromarray(255 * places.astype(np.uint8))
-        mask.paste(
-            cells.resize((right - left, bottom - top), Image.Resampling.BILINEAR), (left, top)
-        )
+        size = right - left, bottom - top
+        mask.paste(cells.resize(size, Image.Resampling.BILINEAR), (left, top))
         return Image.composite(blurred, photo, mask)
 
     def scores(annotations: Values) -> list[tuple[float, ...]]:

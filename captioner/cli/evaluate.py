@@ -202,10 +202,8 @@ def _read_photos(
         names = [photo.image_id for photo in photos]
         return photos, shapes.shapes_grounding(dict(zip(names, pictures, strict=True)))
     if arguments.annotations is not None:
-        splits = [arguments.split]
-        (photos,) = read_splits(
-            arguments.format, arguments.annotations, arguments.images, splits, problems
-        )
+        annotations, images = arguments.annotations, arguments.images
+        (photos,) = read_splits(arguments.format, annotations, images, [arguments.split], problems)
     else:
         found = photo_files([arguments.images or "."], note=problems.notes.append)
         photos = [Example(str(file), file) for file in found]

@@ -110,8 +110,7 @@ def run_runs(arguments: argparse.Namespace) -> int:
 
     The exit code is 2 if a folder has no run, or a run could not be read.
     """
-    names = ("json", "csv", "latex")
-    files = [(f"--{name}", getattr(arguments, name)) for name in names]
+    files = [(f"--{name}", getattr(arguments, name)) for name in ("json", "csv", "latex")]
     shared.check_outputs(files, arguments.overwrite)
 
     from captioner.runs.compare_runs import compare_runs

@@ -205,8 +205,7 @@ class Scorer:
             seen = self.read(self.training, split, draws_splits=False)
             training = chain.from_iterable(example.words for example in seen)
         options: Figures = {"document_frequency": frequency, "metrics": self.metrics}
-        texts, names = list(captions.values()), list(captions)
-        scores = evaluate_captions(texts, references, images=names, **options)
+        scores = evaluate_captions([*captions.values()], references, images=[*captions], **options)
         details = scores.details
         words, truth = scores.corpus.captions, scores.corpus.references
         details["diversity"] = wording.text_diversity(words, training)

@@ -165,8 +165,7 @@ def make_caption_task(
             if not readable or len(validation) < 2:
                 found = f"{counted(len(readable), 'photo')} to train on and {len(validation)}"
                 raise UserError(f"{found} to validate on are too few: CIDEr-D needs two")
-            total = len(photos.train) + len(photos.validation)
-            if lost := total - len(readable) - len(validation):
+            if lost := len(photos.train) + len(photos.validation) - len(readable) - len(validation):
                 sentences.append(f"left out: {counted(lost, 'photo')} that could not be read")
             standardisation = networks.decoder.standardisation
             if standardisation is not None and recipe.start_from is None and not resumed:

@@ -55,8 +55,7 @@ class Run:
         if not best:
             raise UserError(f"run log {self.folder / LOG} has no validation by {score} yet")
         self.figures = {name: best.get(name) for name in ("epoch", score, "perplexity")}
-        seconds = sum(record.get("total_seconds", 0) for record in records)
-        self.figures["minutes"] = seconds / 60
+        self.figures["minutes"] = sum(record.get("total_seconds", 0) for record in records) / 60
 
     def _score(self) -> None:
         files = [self.folder / name for name in (TRANSLATION_REFERENCES, TRANSLATIONS)]

@@ -76,8 +76,7 @@ def feature_stores(
     with processes.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
         for name, store in stores.items():
-            photos = {row % len(splits[name]) for row in store.unreadable}
-            if photos:
+            if photos := {row % len(splits[name]) for row in store.unreadable}:
                 first = f"{splits[name][min(photos)].name} the first"
                 fault = f"{counted(len(photos), 'photo')} that could not be read, {first}"
                 advice = "touch those that can be read now"

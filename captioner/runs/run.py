@@ -121,10 +121,9 @@ def train_run(
         validation = Validation(run_validation, recipe.validation.score, keep, before=is_started)
         optimizer = make_optimizer(task.loss, settings, task.parameter_groups)
         data, origin = task.batches, origin_of(task, processes)
-        trainer = Trainer(
+        position = Trainer(
             task.loss, data, settings, folder, optimizer, processes, validation, origin, resume
-        )
-        position = trainer.train()
+        ).train()
         if processes.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL
@@ -191,11 +190,9 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, world_size: int) ->
         fixed |= {"training.epochs"}
     for name in sorted(fixed):
         if before.get(name) != now.get(name):
-            was = (
-                f"what it did so far depends on {name} {before.get(name)!r}, not {now.get(name)!r}"
-            )
+            was = f"depends on {name} {before.get(name)!r}, not {now.get(name)!r}"
             advice = f"give its own config, {path}, or --start-from {folder} with another --out"
-            raise UserError(f"cannot resume {folder}: {was}; {advice}")
+            raise UserError(f"cannot resume {folder}: what it did so far {was}; {advice}")
     return position
 
 

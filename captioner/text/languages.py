@@ -73,9 +73,7 @@ def language_of(words: Sequence[str]) -> str:
     Words for people, such as "man" and "son", count as English.
     """
     others = [word for word in words if word not in _PEOPLE]
-    counts = {
-        code: sum(is_function_word(word, code) for word in others) for code in _FUNCTION_WORDS
-    }
+    counts = {tag: sum(is_function_word(word, tag) for word in others) for tag in _FUNCTION_WORDS}
     counts[ENGLISH] += len(words) - len(others)
     return max(counts, key=counts.__getitem__)
 

@@ -249,9 +249,8 @@ class Trainer:
             if self.log is not None:
                 if record is not None:
                     self.log.write(record)
-                average = self.average.tensors
                 checkpoint.save_checkpoint(
-                    self.path, self.model, self.optimizer, position, average, states
+                    self.path, self.model, self.optimizer, position, self.average.tensors, states
                 )
         self.save_time, self.saved_step = time.monotonic(), position.step
 

@@ -247,9 +247,7 @@ def test_a_step_of_a_packaged_model_has_few_operators(name: str, most: int) -> N
     assert computed <= most
 
 
-def test_requests_beyond_graphs_are_refused(
-    exported: Path, refused: Refused, tmp_path: Path
-) -> None:
+def test_what_graphs_cannot_do_is_refused(exported: Path, refused: Refused, tmp_path: Path) -> None:
     graphs = captioner.load(exported)
     with pytest.raises(UserError, match="sampling needs torch"):
         graphs.caption(photo(), sample=True)

@@ -356,9 +356,7 @@ def test_every_other_command_takes_it(blip: Path, capsys: Output) -> None:
         assert caption(client, sent)[0]["captions"][0]["caption"]
 
 
-def test_a_calibration_is_a_file_for_one_model(
-    blip: Path, refused: Refused, capsys: Output
-) -> None:
+def test_a_calibration_is_a_file_of_one_model(blip: Path, refused: Refused, capsys: Output) -> None:
     command = ["calibrate", "blip", *DATA]
     assert "goes to a file: give --out FILE" in refused(command)
     assert main([*command, "--out", "calibration.json"]) == 0

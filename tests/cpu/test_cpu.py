@@ -39,9 +39,7 @@ def test_a_cpu_encodes_photos_in_chunks(kind: torch.dtype, size: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "error"), [("vgg", 0.01), ("default", 0.07)])
-def test_the_packaged_models_in_bfloat16_are_close_to_the_plain_ones(
-    name: str, error: float
-) -> None:
+def test_packaged_models_in_bfloat16_are_close_to_the_plain_ones(name: str, error: float) -> None:
     plain, photo = load_model(model_folder(name)), load_image(DEMO_PHOTO)
     exact, fast = (
         captioner.load(name, precision=kind, engine="torch") for kind in ("float32", "bfloat16")

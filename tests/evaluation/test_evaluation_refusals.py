@@ -50,9 +50,7 @@ def scored(captions: Any, references: Any, metric: str = "BLEU") -> Callable[[],
         (partial(calibrate, make_captioner(), {"val": EXAMPLES}), "8 capt.* for val, of 7 photos"),
     ],
 )
-def test_scores_that_cannot_be_computed_are_refused(
-    work: Callable[[], object], sentence: str
-) -> None:
+def test_scores_that_cannot_be_computed(work: Callable[[], object], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         work()
 

@@ -94,10 +94,8 @@ def test_every_example_is_in_one_part(config: Config, tmp_path: Path) -> None:
     photos = photos_of(*([" ".join("a" * (1 + row % 4))] for row in range(10)))
     data = batches_of(photos, config, StoredRows(FeatureStore(tmp_path / "store")))
     whole = whole_batches(data, 0)
-    for part_count in (2, 4, 5):
-        for batch, parts in zip(
-            whole, data.batches(0, 0, range(part_count), part_count), strict=True
-        ):
+    for count in (2, 4, 5):
+        for batch, parts in zip(whole, data.batches(0, 0, range(count), count), strict=True):
             sizes = [round(part.share * len(batch.inputs)) for part in parts]
             assert max(sizes) - min(sizes) <= 1
             assert [bool(part.mask.any()) for part in parts] == [size > 0 for size in sizes]
@@ -131,9 +129,7 @@ def test_long_captions_are_cut_and_a_self_critical_epoch_has_every_photo(config:
     assert seen[2] == [["a"], ["b"]] * 3
 
 
-def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(
-    config: Config, tmp_path: Path
-) -> None:
+def test_a_map_should_lie_on_the_boxes_of_what_a_word_names(config: Config, tmp_path: Path) -> None:
     """Of a photo of 80x40 pixels with a dog in its right half."""
     sizes = {"size": (80, 40), "box": (40, 0, 40, 40), "file_name": "a.jpg"}
     file = write_instances(tmp_path / "instances.json", {7: ["dog"]}, ["dog", "cat"], **sizes)

@@ -121,12 +121,9 @@ def test_a_folder_without_a_run_is_named(capsys: Output, refused: Any) -> None:
     assert printed.err == "".join(f"captioner: {name}: {needs}\n" for name in nothing)
     sentence = refused(["runs", "runs", "--against", "nowhere"])
     assert "--against nowhere is no run to compare with: config of the run nowhere" in sentence
-    for damage in ({"total_seconds": None}, {"CIDEr-D": None}):
-        record = {"epoch": 2, "step": 2, "CIDEr-D": 0.7, **damage}
-        with Path("runs/plain/log.jsonl").open("a") as log:
-            log.write(json.dumps(record) + "\n")
-        (row,) = compare_runs(["runs/plain"]).runs
-        assert row["note"].startswith(f"run log {Path('runs/plain/log.jsonl')} cannot be used (")
+    log = Path("runs/plain/log.jsonl")
+    log.write_text(log.read_text() + '{"epoch": 2, "step": 2, "CIDEr-D": null}')
+    assert f"run log {log} cannot be used (" in compare_runs(["runs/plain"]).runs[0]["note"]
     Path("runs/plain/config.json").write_text("[]")
     assert compare_runs(["runs/plain"]).runs[0]["note"].endswith("has no validation by score yet")
 

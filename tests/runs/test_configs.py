@@ -49,10 +49,8 @@ def test_a_config_without_its_data_names_their_page(folder: Path, refused: Refus
         page = "translation" if path.stem.startswith("multi30k") else "training"
         recipe = read_any_recipe(path)
         if recipe.data.format not in ("shapes", "numbers", "table"):
-            sentence = refused(["train", str(path), "--out", "run"])
-            assert (
-                f" does not exist: see docs/{page}.md, or name another place by --set" in sentence
-            )
+            said = refused(["train", str(path), "--out", "run"])
+            assert f" does not exist: see docs/{page}.md, or name another place by --set" in said
             assert not Path("run").exists()
     Path("captions_val2014.json").touch()
     files = ["data.annotations=captions_val2014.json", "data.format=coco"]

@@ -131,9 +131,7 @@ def test_photos_changed_under_their_name_are_encoded_again(config: Config, capsy
     assert changed == [2, 2 + count]
 
 
-def test_generated_pictures_of_another_seed_are_encoded_again(
-    config: Config, capsys: Output
-) -> None:
+def test_pictures_of_another_seed_are_encoded_again(config: Config, capsys: Output) -> None:
     def rows(seed: int) -> Tensor:
         shapes = {"train": 4, "validation": 2, "seed": seed}
         of_seed = {**config, "data": {"format": "shapes", "shapes": shapes}}
