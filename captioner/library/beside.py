@@ -61,6 +61,10 @@ class Beside:
         """The photos with the name of this one but for the ending, and it."""
         return [path for path in self._alike(photo, f"{photo.stem}/") if is_photo(path.suffix)]
 
+    def others(self, photo: Path) -> list[Path]:
+        """The other photos with its name."""
+        return [path for path in self.namesakes(photo) if path.name != photo.name]
+
     def _spellings(self, exact: Path, in_any_case: bool) -> list[Path]:
         """The exact name, then those that there are in another case, also of the stem."""
         alike = self._alike(exact)

@@ -95,7 +95,7 @@ class Library:
             place = Path(name)
             with noted(done.problems.append):
                 packet = packets.get(place) or Packet(None, name)
-                self._check_unshared(path, option, place, packet, words)
+                self._check_unshared(path, option, place, words)
                 if option == "text":
                     self._write_text(path, place, words, done)
                 else:
@@ -116,7 +116,7 @@ class Library:
         path, done = Path(photo), Written(would="lose" if self._is_dry else "")
         self._tidy(path.parent)
         sidecars, digest = [*chain(*self._beside.sidecars(path))], self._photo_digest
-        others = [f"{each}" for each in self._beside.namesakes(path) if each.name != path.name]
+        others = [*map(str, self._beside.others(path))]
         digests = {*map(digest, others)} - {digest(photo), ""} if others else set()
         own = [place for place in sidecars if not (digests and digest_in(place) in digests)]
         # The text before the XMP that says whose it is, which a kill may leave there.
@@ -189,14 +189,15 @@ class Library:
             to.notes.append(f"{photo} gets keywords alone: words in {inside.unseen} need exiftool")
         return bool(to.kept or inside.unseen or not words.caption)
 
-    def _check_unshared(
-        self, photo: Path, option: str, place: Path, packet: Packet, words: Words
-    ) -> None:
-        """Refuse a file that would be of another photo of the run, too, or that is another's."""
-        digests = {merge.digest_of(packet), words.photo_digest} - {""}
-        is_of_other = len(digests) > 1
-        for other in self._beside.namesakes(photo) if option != "embed" else ():
-            is_shared = other.name != photo.name and (is_of_other or f"{other}" in self._photos)
+    def _check_unshared(self, photo: Path, option: str, place: Path, words: Words) -> None:
+        """Refuse a file that would be of another photo of the run, too, or that is another's.
+
+        A text is the photo's whose the sidecar beside it is.
+        """
+        for other in self._beside.others(photo) if option != "embed" else ():
+            sidecar = place if option == "xmp" else self._beside.sidecar(photo, "lightroom")
+            digests = {digest_in(sidecar), words.photo_digest} - {""}
+            is_shared = len(digests) > 1 or f"{other}" in self._photos
             if is_shared and self.files(f"{other}")[option] == f"{place}":
                 hint = ", or give --xmp-for digikam" if option == "xmp" else ""
                 raise UserError(f"{place} would be of {photo} and of {other}: rename one{hint}")
