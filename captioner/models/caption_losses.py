@@ -30,6 +30,9 @@ class SelfCriticalConfig(Section):
     cross_entropy_weight: Weight = Field(0.0, description="of the photo's own caption")
     content_words_weight: Weight = 0.0
     """of the content words that a reference has less those that none has"""
+    false_word_weight: Weight = Field(
+        1.0, description="of a false content word to that of a true one"
+    )
     fluency_weight: Weight = 0.0
     """of minus the share of bigrams and trigrams that nobody wrote in the training captions and
     data.texts; an English article before a plural counts as two"""

@@ -68,7 +68,8 @@ class CaptionReward:
         self._weighed: list[tuple[float, WordReward]] = []
         true_words, fluency = self.config.content_words_weight, self.config.fluency_weight
         if true_words > 0:
-            reward = content_words_reward(self.references, self.vocabulary)
+            false_word = self.config.false_word_weight
+            reward = content_words_reward(self.references, self.vocabulary, false_word)
             self._weighed.append((true_words, reward))
         if fluency > 0:
             lines = [] if self.texts is None else map(tokenize, read_lines(self.texts))
@@ -88,15 +89,16 @@ class CaptionReward:
 
 
 def content_words_reward(
-    references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary
+    references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary, false_word: float
 ) -> WordReward:
-    """The content stems of a caption that a reference has, less those that none has."""
+    """The content stems of a caption that a reference has, less `false_word` for each other."""
     stem_of = [content_stems([word]) if word in vocabulary else [] for word in vocabulary.words]
     known = [{s for words in captions for s in content_stems(words)} for captions in references]
 
     def reward(row: int, caption: Sequence[int]) -> float:
         stems = {stem for token in caption for stem in stem_of[token]}
-        return 2.0 * len(stems & known[row]) - len(stems)
+        true = len(stems & known[row])
+        return true - false_word * (len(stems) - true)
 
     return reward
 

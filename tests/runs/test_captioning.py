@@ -231,15 +231,15 @@ def test_true_words_and_fluency_are_rewarded_beside_cider_d(tmp_path: Path) -> N
     captions = [[[4, 5, 6, 2], [4, 7, 5, 8, 2]], [[4, 2], [3, 4, 7, 2]]]
     pairs = [(row, caption) for row in (0, 1) for caption in captions[row]]
     # Of photo 0 "dog" and "runs" are true, "cat" is not; an unknown word is no content word.
-    true_words = content_words_reward(REFERENCES, VOCABULARY)
-    assert [true_words(*pair) for pair in pairs] == [2, 0, 0, 1]
+    true_words = content_words_reward(REFERENCES, VOCABULARY, 3.0)
+    assert [true_words(*pair) for pair in pairs] == [2, -2, 0, 1]
     people = PeoplesNgrams([["a", "dog", "runs", "fast"], ["the", "dog", "runs"], ["a", "cat"]])
     # "a dog runs" is two captions joined. Of "a cat dog and" nobody wrote anything from "cat dog"
     # on: 3 of 5 bigrams and 3 of 4 trigrams; of "a" its end, as of both words; "<unk> a cat" has
     # two bigrams and two trigrams of its own.
     fluency = fluency_reward(people, VOCABULARY)
     assert [fluency(*pair) for pair in pairs] == pytest.approx([0, -6 / 9, -2 / 3, -4 / 7])
-    config = SelfCriticalConfig(content_words_weight=0.5, fluency_weight=2.0)
+    config = SelfCriticalConfig(content_words_weight=0.5, false_word_weight=3.0, fluency_weight=2.0)
     text = ["a", "cat", "dog"]
     fluency = fluency_reward(PeoplesNgrams([*chain.from_iterable(REFERENCES), text]), VOCABULARY)
     beside = torch.tensor([0.5 * true_words(*pair) + 2.0 * fluency(*pair) for pair in pairs])
