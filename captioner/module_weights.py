@@ -1,6 +1,6 @@
 """Weights of torch modules: written, read, checked and filled in."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,16 +34,13 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     write_weights(path, tensors, {DIGEST: tensors_digest(tensors)})
 
 
-def load_weights(
-    module: nn.Module, path: Path, unread: Sequence[str] = (), digest: str | None = None
-) -> None:
+def load_weights(module: nn.Module, path: Path, digest: str | None = None) -> None:
     """`fill` a module on the device `meta` from a file.
 
-    unread: tensors that it may have besides. digest: of the tensors; by default the file's own.
+    digest: of the tensors; by default the file's own.
     """
     check_memory(_size(module), f"the model in {path.parent}")
-    tensors = read_tensors(path, digest)
-    fill(module, {name: each for name, each in tensors.items() if name not in unread}, path)
+    fill(module, read_tensors(path, digest), path)
 
 
 def make_trainable(make: Callable[[], Module], what: str) -> Module:

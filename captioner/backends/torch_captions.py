@@ -29,7 +29,6 @@ from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import make_encoder
 from captioner.vision.preprocessing import Preprocessing
 
-_NGRAMS = "ngrams"  # A tensor of older models' weights, left unread.
 _DECODERS: dict[str, Callable[[Any, int], CaptionDecoder]] = {
     "lstm": ShowAttendTellDecoder,
     "transformer": TransformerDecoder,
@@ -159,7 +158,7 @@ def load_networks(folder: ModelFolder) -> TorchCaptions:
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = make_decoder(config.decoder, len(vocabulary))
     model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
-    load_weights(model, files / WEIGHTS, [_NGRAMS], folder.digests.get(WEIGHTS))
+    load_weights(model, files / WEIGHTS, folder.digests.get(WEIGHTS))
     try:
         return TorchCaptions(encoder, decoder, vocabulary, config.preprocessing)
     except UserError as error:

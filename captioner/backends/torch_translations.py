@@ -118,7 +118,7 @@ def load_translation_model(folder: ModelFolder) -> TorchTranslations:
     except UserError as error:
         raise UserError(f"{folder.files / CONFIG}: {error}") from None
     weights = folder.files / WEIGHTS
-    load_weights(nn.ModuleDict({"model": model}), weights, digest=folder.digests.get(WEIGHTS))
+    load_weights(nn.ModuleDict({"model": model}), weights, folder.digests.get(WEIGHTS))
     return TorchTranslations(config.model, model, source, target)
 
 

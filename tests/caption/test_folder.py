@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from samples import (
     Patch,
     assert_same_captions,
     confidence_weights,
     make_captioner,
     photo,
-    renew_digests,
 )
 from torch import Tensor, nn
 
@@ -27,7 +25,6 @@ from captioner.errors import UserError
 from captioner.model_folders import ModelFolder
 from captioner.models.caption_config import TransformerDecoderConfig
 from captioner.models.caption_transformer import TransformerDecoder
-from captioner.module_weights import write_tensors
 from captioner.text.vocabulary import Vocabulary
 
 FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
@@ -98,14 +95,6 @@ def test_files_of_two_models_are_not_mixed(tiny_model: Path, tmp_path: Path, nam
     shutil.copy(tmp_path / "other" / name, tiny_model / name)
     with pytest.raises(UserError, match=rf"{name}.*(their|its) digest is another.*; (load, )?copy"):
         load_model(tiny_model)
-
-
-def test_an_older_models_ngrams_are_left_unread(tiny_model: Path) -> None:
-    expected = load_model(tiny_model).caption(PHOTOS)
-    path = tiny_model / "model.safetensors"
-    write_tensors(path, {**load_file(path), "ngrams": torch.ones(2, 4, dtype=torch.int16)})
-    renew_digests(tiny_model, path.name)
-    assert_same_captions(load_model(tiny_model).caption(PHOTOS), expected)
 
 
 def test_a_model_is_described_with_its_sizes_and_the_start_of_its_card(tiny_model: Path) -> None:
