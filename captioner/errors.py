@@ -78,6 +78,13 @@ def reason_of(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def is_of_interrupt(error: BaseException | None) -> bool:
+    """Whether an error came of Ctrl-C or SIGTERM, which a library turned into another."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def on_a_line(text: str) -> str:
     """The text with what cannot be printed, which file names may hold, as escape sequences."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -19,9 +19,6 @@ TRAINING = ("torch", "torchvision", "safetensors", "yaml", "pycocotools", "onnx"
 _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of standard output, which has no name; those of files are `UserError`s."""
 
-is_interrupted = False
-"""Whether Ctrl-C or SIGTERM came; a library may have turned that into another error."""
-
 
 def script_parser(description: str | None) -> argparse.ArgumentParser:
     """A parser whose help keeps the lines of a docstring."""
@@ -42,12 +39,11 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     `KeyboardInterrupt` of theirs is raised again, by a timer, until it falls outside; not on
     Windows, which has no such timer.
     """
-    global is_interrupted
     is_interrupted = False
     report_ignored = sys.unraisablehook
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        global is_interrupted
+        nonlocal is_interrupted
         is_interrupted = True
         _set_timer(0)  # The hook sets it anew for one that is lost.
         if number == signal.SIGTERM:

@@ -5,10 +5,9 @@ import json
 import os
 from pathlib import Path
 
-from captioner.cli import program
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.errors import reason_of
+from captioner.errors import is_of_interrupt, reason_of
 from captioner.files import write_text
 
 
@@ -96,7 +95,7 @@ def run(arguments: argparse.Namespace) -> None:
         try:
             add_graphs(model)
         except Exception as error:  # Exporters raise many kinds; the model works without.
-            if program.is_interrupted:
+            if is_of_interrupt(error):
                 raise
             report(f"{model} needs torch: {reason_of(error)}")
 
